@@ -1,0 +1,63 @@
+# shortener, a PostgreSQL extension with a redirect frontend. `make help` lists what there is.
+
+EXTENSION = shortener
+EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" shortener.control)
+
+MODULE_big = shortener
+OBJS = $(patsubst %.cpp,%.o,$(sort $(wildcard extension/core/*.cpp extension/pg/*.cpp)))
+PG_CPPFLAGS = -Iextension -MMD -MP
+PG_CXXFLAGS = -std=c++20 -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers \
+	$(if $(findstring clang,$(CXX)),-Wno-register) $(if $(WERROR),-Werror)
+SHLIB_LINK = -lstdc++
+
+# The extension's script is these topics, in this order.
+SQL_PARTS = codes
+DATA_built = sql/shortener--$(EXTVERSION).sql
+DATA = $(wildcard sql/shortener--*--*.sql)
+EXTRA_CLEAN = .build META.json.dist $(OBJS:.o=.d)
+
+PG_CONFIG ?= pg_config
+PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
+ifneq ($(PGXS),)
+override with_llvm = no
+include $(PGXS)
+-include $(OBJS:.o=.d)
+
+sql/shortener--$(EXTVERSION).sql: $(SQL_PARTS:%=sql/%.sql) shortener.control Makefile
+	{ echo '\echo Use "CREATE EXTENSION shortener" to load this file. \quit'; cat $(SQL_PARTS:%=sql/%.sql); } > $@
+else
+# Before `make deps` has run there is no PGXS to include.
+all install: deps
+	$(MAKE) $@
+clean:
+	rm -rf $(OBJS) $(EXTRA_CLEAN)
+endif
+
+.PHONY: deps stage run stop test fuzz bench dist help
+
+deps: ## install the Debian packages that are missing
+	@tools/deps $(PG_CONFIG)
+
+stage: deps ## build and install into .build/postgres, a private copy of the Postgres installation
+	@tools/stage $(MAKE) $(PG_CONFIG)
+
+run: stage ## start a private cluster under .run and say how to use it
+	@tools/run
+
+stop: ## stop what `make run` started
+	@tools/stop
+
+test: stage ## run every test
+	@test/run
+
+fuzz: stage ## fuzz the core for FUZZ_SECONDS (60) per fuzzer
+	@test/run fuzz
+
+bench: stage ## measure against references, side by side
+	@bench/run
+
+dist: ## archive for PGXN
+	git archive --format zip --prefix=shortener-$(EXTVERSION)/ -o shortener-$(EXTVERSION).zip HEAD
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10

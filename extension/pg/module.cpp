@@ -1,0 +1,15 @@
+#include "pg/settings.h"
+
+extern "C" {
+#include "postgres.h"
+
+#include "fmgr.h"
+
+PG_MODULE_MAGIC;
+
+void _PG_init(void);
+}
+
+void _PG_init(void) {
+    shortener::define_settings();
+}

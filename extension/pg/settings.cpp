@@ -1,0 +1,22 @@
+#include "pg/settings.h"
+
+#include "core/snowflake.h"
+
+extern "C" {
+#include "postgres.h"
+
+#include "utils/guc.h"
+}
+
+namespace shortener {
+
+Settings settings;
+
+void define_settings() {
+    DefineCustomIntVariable("shortener.node_id", "Node number in the snowflake ids made by this server.",
+                            "Servers whose links will ever meet need numbers of their own.", &settings.node_id,
+                            settings.node_id, 0, snowflake_max_node, PGC_SUSET, 0, nullptr, nullptr, nullptr);
+    MarkGUCPrefixReserved("shortener");
+}
+
+} // namespace shortener
