@@ -24,7 +24,7 @@ include $(PGXS)
 -include $(OBJS:.o=.d)
 
 sql/shortener--$(EXTVERSION).sql: $(SQL_PARTS:%=sql/%.sql) shortener.control Makefile
-	{ echo '\echo Use "CREATE EXTENSION shortener" to load this file. \quit'; cat $(SQL_PARTS:%=sql/%.sql); } > $@
+	{ printf '%s\n' '\echo Use "CREATE EXTENSION shortener" to load this file. \quit'; cat $(SQL_PARTS:%=sql/%.sql); } > $@
 else
 # Before `make deps` has run there is no PGXS to include.
 all install: deps
