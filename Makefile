@@ -14,7 +14,7 @@ SHLIB_LINK = -lstdc++
 SQL_PARTS = codes
 DATA_built = sql/shortener--$(EXTVERSION).sql
 DATA = $(wildcard sql/shortener--*--*.sql)
-EXTRA_CLEAN = .build META.json.dist $(OBJS:.o=.d)
+EXTRA_CLEAN = .build $(OBJS:.o=.d)
 
 PG_CONFIG ?= pg_config
 PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
@@ -57,7 +57,8 @@ bench: stage ## measure against references, side by side
 	@bench/run
 
 dist: ## archive for PGXN
-	git archive --format zip --prefix=shortener-$(EXTVERSION)/ -o shortener-$(EXTVERSION).zip HEAD
+	git archive --format zip -o shortener-$(EXTVERSION).zip --prefix=shortener-$(EXTVERSION)/ \
+		--add-virtual-file="shortener-$(EXTVERSION)/META.json:$$(sed 's/@VERSION@/$(EXTVERSION)/' META.json)" HEAD
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10

@@ -61,6 +61,7 @@ sub set_clock
 set_clock('+0s');
 my $node = PostgreSQL::Test::Cluster->new('snowflake');
 $node->init(allows_streaming => 1);
+$node->append_conf('postgresql.conf', 'max_connections = ' . ($sessions + 10));
 {
 	local $ENV{LD_PRELOAD} = $faketime;
 	local $ENV{FAKETIME_TIMESTAMP_FILE} = $clock;
