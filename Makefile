@@ -8,10 +8,10 @@ OBJS = $(patsubst %.cpp,%.o,$(sort $(wildcard extension/core/*.cpp extension/pg/
 PG_CPPFLAGS = -Iextension -MMD -MP
 PG_CXXFLAGS = -std=c++20 -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers \
 	$(if $(findstring clang,$(CXX)),-Wno-register) $(if $(WERROR),-Werror)
-SHLIB_LINK = -lstdc++
+SHLIB_LINK = -lstdc++ -licuuc
 
 # The extension's script is these topics, in this order.
-SQL_PARTS = codes
+SQL_PARTS = codes urls
 DATA_built = sql/shortener--$(EXTVERSION).sql
 DATA = $(wildcard sql/shortener--*--*.sql)
 EXTRA_CLEAN = .build $(OBJS:.o=.d)
