@@ -1,5 +1,7 @@
 #include "pg/errors.h"
 
+#include <iterator>
+
 extern "C" {
 #include "postgres.h"
 
@@ -24,14 +26,56 @@ const ErrorText& error_text(Base62Error error) noexcept {
     return texts[static_cast<int>(error)];
 }
 
+const ErrorText& error_text(UrlError error) noexcept {
+    static constexpr ErrorText texts[] = {
+        {ERRCODE_INTERNAL_ERROR, "no error", nullptr, nullptr},
+        {ERRCODE_PROGRAM_LIMIT_EXCEEDED, "URL \"%s\" is too long",
+         "A URL may have at most 65536 bytes of UTF-8.", nullptr},
+        {ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, "URL is not valid UTF-8",
+         "A database with encoding SQL_ASCII does not check this itself.", nullptr},
+        {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL is empty", nullptr, nullptr},
+        {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has no scheme",
+         "A relative URL has no meaning here.", "Start it with https:// or http://."},
+        {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has a scheme other than http and https", nullptr,
+         "Start it with https:// or http://."},
+        {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has no host", nullptr, nullptr},
+        {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has a forbidden character in its host",
+         "Spaces, control characters and # % / : < > ? @ [ \\ ] ^ | cannot be part of a host.", nullptr},
+        {ERRCODE_INVALID_TEXT_REPRESENTATION,
+         "URL \"%s\" has percent-encoded bytes in its host that are not UTF-8", nullptr, nullptr},
+        {ERRCODE_INVALID_TEXT_REPRESENTATION,
+         "URL \"%s\" has a host that is not a valid international domain name",
+         "Unicode Technical Standard 46 refuses it.", nullptr},
+        {ERRCODE_PROGRAM_LIMIT_EXCEEDED, "URL \"%s\" has an international host that is too long",
+         "It may have at most 1024 bytes, in UTF-8 and in Punycode.", nullptr},
+        {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has an invalid IPv4 address as its host",
+         "A host whose last label is a number is an IPv4 address.", nullptr},
+        {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has an invalid IPv6 address as its host",
+         "A host that starts with a bracket is an IPv6 address, without a zone.", nullptr},
+        {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has a port that is not a number", nullptr, nullptr},
+        {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has a port beyond 65535", nullptr, nullptr},
+    };
+    static_assert(std::size(texts) == static_cast<std::size_t>(UrlError::port_out_of_range) + 1);
+    static_assert(url_max_length == 65536 && url_max_idna_length == 1024, "the texts name them");
+    return texts[static_cast<int>(error)];
+}
+
+const ErrorText& unknown_url_rule_text() noexcept {
+    static constexpr ErrorText text = {
+        ERRCODE_INVALID_PARAMETER_VALUE, "unknown URL rule \"%s\"", nullptr,
+        "The rules are sort_query, strip_tracking, strip_trailing_slash and unify_scheme."};
+    return text;
+}
+
 void raise_error(const ErrorText& text, std::string_view input) {
     constexpr int readable = 64;
     const int length = static_cast<int>(input.size());
     char* shown = length <= readable
                       ? pnstrdup(input.data(), length)
-                      : psprintf("%.*s…", pg_mbcliplen(input.data(), length, readable), input.data());
-    ereport(ERROR, (errcode(text.sqlstate), errmsg(text.message, shown),
-                    text.detail ? errdetail("%s", text.detail) : 0, text.hint ? errhint("%s", text.hint) : 0));
+                      : psprintf("%.*s...", pg_mbcliplen(input.data(), length, readable), input.data());
+    ereport(ERROR,
+            (errcode(text.sqlstate), errmsg(text.message, shown),
+             text.detail ? errdetail("%s", text.detail) : 0, text.hint ? errhint("%s", text.hint) : 0));
 }
 
 } // namespace shortener

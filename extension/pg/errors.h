@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/base62.h"
+#include "core/url.h"
 
 namespace shortener {
 
@@ -17,6 +18,8 @@ struct ErrorText {
 };
 
 const ErrorText& error_text(Base62Error error) noexcept;
+const ErrorText& error_text(UrlError error) noexcept;
+const ErrorText& unknown_url_rule_text() noexcept;
 
 // Never returns: ereport(ERROR). The caller owns nothing with a destructor.
 [[noreturn]] void raise_error(const ErrorText& text, std::string_view input);

@@ -38,7 +38,7 @@ SELECT throws_ok($$ SELECT base62_decode('aZl8N0y58M8') $$, '22003', 'base62 cod
 SELECT throws_ok($$ SELECT base62_decode('ZZZZZZZZZZZ') $$, '22003', NULL, 'overflow of eleven digits');
 SELECT throws_ok($$ SELECT base62_decode(repeat('Z', 12)) $$, '22003', NULL, 'overflow by length');
 SELECT throws_ok($$ SELECT base62_decode(repeat('é', 1000)) $$, '22P02',
-    'base62 code "' || repeat('é', 32) || '…" has a character outside 0-9a-zA-Z', 'a long input is cut at a character');
+    'base62 code "' || repeat('é', 32) || '..." has a character outside 0-9a-zA-Z', 'a long input is cut at a character');
 SELECT throws_ok($$ SELECT base62_encode(-1) $$, '22003', 'cannot encode the negative number -1 in base62', 'negative');
 SELECT throws_ok($$ SELECT base62_encode(-9223372036854775808) $$, '22003', NULL, 'the most negative');
 

@@ -1,0 +1,92 @@
+#include "pg/url.h"
+
+#include "pg/errors.h"
+#include "pg/guard.h"
+#include "pg/text.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+}
+
+using namespace shortener;
+
+namespace {
+
+// Storage for one call of the core; small URLs, as most are, do without palloc.
+struct UrlBuffer {
+    char small[4096];
+    std::span<char> of_bound(std::size_t bound) {
+        return {bound <= sizeof small ? small : static_cast<char*>(palloc(bound)), bound};
+    }
+};
+
+text* text_from_view(std::string_view view) {
+    return cstring_to_text_with_len(view.data(), static_cast<int>(view.size()));
+}
+
+} // namespace
+
+namespace shortener {
+
+std::string_view utf8_from_database(std::string_view text) {
+    const int encoding = GetDatabaseEncoding();
+    // Too long stays too long, and needs no conversion to be refused.
+    if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII || text.size() > url_max_length)
+        return text;
+    auto* source = reinterpret_cast<unsigned char*>(const_cast<char*>(text.data()));
+    unsigned char* converted =
+        pg_do_encoding_conversion(source, static_cast<int>(text.size()), encoding, PG_UTF8);
+    if (converted == source) // there was nothing to convert
+        return text;
+    return reinterpret_cast<char*>(converted);
+}
+
+UrlRules url_rules_from_array(ArrayType* names) {
+    Datum* elements;
+    bool* nulls;
+    int count;
+    deconstruct_array(names, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+    UrlRules rules = UrlRules::none;
+    for (int i = 0; i < count; i++) {
+        const std::string_view name = nulls[i] ? "NULL" : text_view(elements[i]);
+        const UrlRules rule = nulls[i] ? UrlRules::none : url_rule(name);
+        if (rule == UrlRules::none)
+            raise_error(unknown_url_rule_text(), name);
+        rules = rules | rule;
+    }
+    return rules;
+}
+
+} // namespace shortener
+
+SHORTENER_FUNCTION(shortener_canonical_url) {
+    const std::string_view given = text_argument(fcinfo, 0);
+    const std::string_view input = utf8_from_database(given);
+    UrlBuffer buffer;
+    Url url;
+    const UrlError error = canonical_url(input, buffer.of_bound(url_bound(input.size())), url);
+    if (error != UrlError::none)
+        raise_error(error_text(error), given);
+    PG_RETURN_TEXT_P(text_from_view(url.href));
+}
+
+SHORTENER_FUNCTION(shortener_is_url) {
+    const std::string_view input = utf8_from_database(text_argument(fcinfo, 0));
+    UrlBuffer buffer;
+    Url url;
+    PG_RETURN_BOOL(canonical_url(input, buffer.of_bound(url_bound(input.size())), url) == UrlError::none);
+}
+
+SHORTENER_FUNCTION(shortener_normalize_url) {
+    const std::string_view given = text_argument(fcinfo, 0);
+    const UrlRules rules = url_rules_from_array(PG_GETARG_ARRAYTYPE_P(1));
+    const std::string_view input = utf8_from_database(given);
+    UrlBuffer buffer;
+    std::string_view key;
+    const UrlError error = normalize_url(input, rules, buffer.of_bound(url_bound(input.size())), key);
+    if (error != UrlError::none)
+        raise_error(error_text(error), given);
+    PG_RETURN_TEXT_P(text_from_view(key));
+}

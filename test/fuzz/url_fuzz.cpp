@@ -1,0 +1,75 @@
+#include <cstdlib>
+#include <memory>
+
+#include "core/url.h"
+
+using namespace shortener;
+
+namespace {
+
+// Storage of exactly the bound, so that the sanitizer sees a byte too many.
+struct Storage {
+    explicit Storage(std::size_t input_length) : size(url_bound(input_length)), bytes(new char[size]) {}
+    std::span<char> span() { return {bytes.get(), size}; }
+    std::size_t size;
+    std::unique_ptr<char[]> bytes;
+};
+
+void must(bool condition) {
+    if (!condition)
+        std::abort();
+}
+
+// A result is its own canonical form, and its parts put together are the whole.
+void check_canonical(std::string_view href) {
+    Storage storage(href.size());
+    Url url;
+    must(canonical_url(href, storage.span(), url) == UrlError::none && url.href == href);
+    must(url.scheme == "http" || url.scheme == "https");
+    must(!url.hostname.empty() && url.path.starts_with('/'));
+    std::size_t length = url.scheme.size() + 3 + url.hostname.size() + url.path.size();
+    if (url.has_credentials())
+        length += url.username.size() + 1 + (url.password.empty() ? 0 : url.password.size() + 1);
+    if (!url.port.empty())
+        length += url.port.size() + 1;
+    if (url.has_query)
+        length += url.query.size() + 1;
+    if (url.has_fragment)
+        length += url.fragment.size() + 1;
+    must(length == href.size());
+    for (const char c : href)
+        must(c > ' ' && c < 0x7F);
+}
+
+} // namespace
+
+// The first byte chooses the rules, the others are the URL.
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+    if (size == 0)
+        return 0;
+    const auto rules = static_cast<UrlRules>(data[0] & static_cast<unsigned>(UrlRules::all));
+    const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
+    Storage canonical_storage(input.size()), key_storage(input.size());
+    Url url;
+    std::string_view key;
+    const UrlError error = canonical_url(input, canonical_storage.span(), url);
+    must(normalize_url(input, rules, key_storage.span(), key) == error);
+    if (error != UrlError::none) {
+        must(url.href.data() == nullptr && key.data() == nullptr);
+        return 0;
+    }
+    // A result may be longer than what is accepted: every byte can become three.
+    if (url.href.size() <= url_max_length)
+        check_canonical(url.href);
+    if (key.size() > url_max_length)
+        return 0;
+    check_canonical(key);
+    Storage again_storage(key.size());
+    std::string_view again;
+    must(normalize_url(key, rules, again_storage.span(), again) == UrlError::none && again == key);
+    if (url.href.size() <= url_max_length) {
+        Storage storage(url.href.size());
+        must(normalize_url(url.href, rules, storage.span(), again) == UrlError::none && again == key);
+    }
+    return 0;
+}
