@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "core/siphash.h"
+#include "respond.h"
+
+namespace shortener {
+
+// Which workspace a host means, and what a workspace says on its pages: small, learnt from the database, kept
+// for a while, forgotten whole when a workspace or domain changes.
+class Directory {
+  public:
+    using Ticket = std::uint64_t;
+
+    explicit Directory(const SipKey& seed) : hosts_(0, Hasher{seed}) {}
+
+    Ticket now_serving() const noexcept { return sequence_.load(std::memory_order_acquire); }
+
+    std::optional<std::int64_t> workspace(std::string_view host, Clock::time_point now) const;
+    void store_workspace(std::string_view host, std::int64_t workspace_id, Ticket ticket, Clock::time_point now);
+
+    // Null: not known.
+    std::shared_ptr<const PageTexts> texts(std::int64_t workspace_id, Clock::time_point now) const;
+    void store_texts(std::int64_t workspace_id, PageTexts texts, Ticket ticket, Clock::time_point now);
+
+    void flush();
+
+    static constexpr std::size_t max_hosts = 16384;
+    static constexpr std::size_t max_texts = 4096;
+    static constexpr std::chrono::seconds lifetime{300};
+
+  private:
+    struct Hasher {
+        using is_transparent = void;
+        SipKey seed;
+        std::size_t operator()(std::string_view text) const noexcept { return siphash24(seed, text); }
+    };
+    struct Host {
+        std::int64_t workspace_id;
+        Clock::time_point fresh_until;
+    };
+    struct Texts {
+        std::shared_ptr<const PageTexts> texts;
+        Clock::time_point fresh_until;
+    };
+
+    std::atomic<Ticket> sequence_{1};
+    mutable std::mutex mutex_;
+    std::unordered_map<std::string, Host, Hasher, std::equal_to<>> hosts_;
+    std::unordered_map<std::int64_t, Texts> texts_;
+};
+
+} // namespace shortener
