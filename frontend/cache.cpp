@@ -179,6 +179,10 @@ std::uint64_t Cache::tag(std::int64_t workspace_id, std::string_view code) const
                     code);
 }
 
+Cache::Shard& Cache::shard_of(std::uint64_t hash) const noexcept {
+    return shards_[hash % shard_count];
+}
+
 bool Cache::find(std::int64_t workspace_id, std::string_view code, Clock::time_point now, Resolution& resolution) {
     const std::uint64_t key = hash(tag(workspace_id, code));
     Shard& shard = shard_of(key);

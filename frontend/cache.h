@@ -79,7 +79,7 @@ class Cache {
 
     std::uint64_t hash(std::uint64_t tag) const noexcept;
     std::uint64_t tag(std::int64_t workspace_id, std::string_view code) const noexcept;
-    Shard& shard_of(std::uint64_t hash) const noexcept { return shards_[hash % shard_count]; }
+    Shard& shard_of(std::uint64_t hash) const noexcept;
 
     const Limits limits_;
     const std::uint64_t seed_;

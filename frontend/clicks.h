@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace shortener {
+
+// A served redirect, announced once per GET, from the thread that served it. The views live during the call.
+struct Click {
+    std::int64_t link_id = 0;
+    std::string_view peer;          // with forwarded_for and --trusted-proxy: client_address()
+    std::string_view forwarded_for;
+    std::string_view user_agent;
+    std::string_view referer;
+};
+
+// Whoever wants to know of clicks. Must not block: it is called on the event loop.
+class ClickSink {
+  public:
+    virtual ~ClickSink() = default;
+    virtual void clicked(const Click& click) = 0;
+};
+
+} // namespace shortener

@@ -1,0 +1,228 @@
+#include "connection.h"
+
+#include <thread>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+namespace shortener {
+
+namespace {
+
+namespace asio = boost::asio;
+
+// The `options` parameter that sets the default workspace, after whatever the user had in it.
+std::string session_options(const std::string& conninfo, const std::string& default_workspace) {
+    std::string options;
+    if (PQconninfoOption* parsed = PQconninfoParse(conninfo.c_str(), nullptr)) {
+        for (const PQconninfoOption* option = parsed; option->keyword; option++)
+            if (std::string_view(option->keyword) == "options" && option->val)
+                options = std::string(option->val) + " ";
+        PQconninfoFree(parsed);
+    }
+    options += "-c shortener.default_workspace=";
+    for (const char c : default_workspace) {
+        if (c == ' ' || c == '\\')
+            options.push_back('\\');
+        options.push_back(c);
+    }
+    return options;
+}
+
+PGconn* connect_blocking(const ConnectionSettings& settings) {
+    std::vector<const char*> names, values;
+    const auto add = [&](const char* name, const char* value) {
+        names.push_back(name);
+        values.push_back(value);
+    };
+    // Before the connection string these are defaults, after it they win.
+    add("connect_timeout", "2");
+    add("fallback_application_name", "shortenerd");
+    add("client_encoding", "UTF8");
+    add("keepalives_idle", "10");
+    add("keepalives_interval", "5");
+    add("keepalives_count", "3");
+    add("tcp_user_timeout", "15000");
+    if (settings.session_attributes)
+        add("target_session_attrs", settings.session_attributes);
+    add("dbname", settings.conninfo.c_str());
+    std::string options;
+    if (!settings.default_workspace.empty()) {
+        options = session_options(settings.conninfo, settings.default_workspace);
+        add("options", options.c_str());
+    }
+    add(nullptr, nullptr);
+    return PQconnectdbParams(names.data(), values.data(), 1);
+}
+
+} // namespace
+
+// Between the connecting thread and the loop: whoever outlives the other closes the connection.
+struct Connection::Handoff {
+    std::mutex mutex;
+    asio::io_context* context = nullptr; // null: nobody waits any more
+    asio::steady_timer* done = nullptr;
+    PGconn* connection = nullptr;
+
+    ~Handoff() {
+        if (connection)
+            PQfinish(connection);
+    }
+};
+
+Connection::Connection(asio::io_context& context, ConnectionSettings settings)
+    : context_(context), settings_(std::move(settings)), event_(context) {}
+
+Connection::~Connection() {
+    if (handoff_) {
+        const std::lock_guard lock(handoff_->mutex);
+        handoff_->context = nullptr;
+    }
+    close();
+}
+
+void Connection::close() noexcept {
+    generation_ = std::make_shared<int>(0);
+    readable_ = reading_ = writable_ = writing_ = false;
+    if (socket_) {
+        socket_->release(); // the descriptor is libpq's
+        socket_.reset();
+    }
+    if (connection_)
+        PQfinish(std::exchange(connection_, nullptr));
+}
+
+asio::awaitable<std::string> Connection::connect() {
+    close();
+    asio::steady_timer done(context_, Clock::time_point::max());
+    handoff_ = std::make_shared<Handoff>();
+    handoff_->context = &context_;
+    handoff_->done = &done;
+    std::thread([handoff = handoff_, settings = settings_] {
+        PGconn* connection = connect_blocking(settings);
+        const std::lock_guard lock(handoff->mutex);
+        handoff->connection = connection;
+        if (handoff->context)
+            asio::post(*handoff->context, [handoff] {
+                if (handoff->done)
+                    handoff->done->cancel();
+            });
+    }).detach();
+
+    boost::system::error_code ignored;
+    co_await done.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    {
+        const std::lock_guard lock(handoff_->mutex);
+        handoff_->context = nullptr;
+        handoff_->done = nullptr;
+        connection_ = std::exchange(handoff_->connection, nullptr);
+    }
+    handoff_.reset();
+
+    if (!connection_)
+        co_return "out of memory";
+    if (PQstatus(connection_) != CONNECTION_OK || PQsetnonblocking(connection_, 1) != 0) {
+        const std::string error = PQerrorMessage(connection_);
+        close();
+        co_return error.empty() ? "connection failed" : error;
+    }
+    // Notices would go to standard error as they are.
+    PQsetNoticeReceiver(connection_, [](void*, const PGresult*) {}, nullptr);
+    socket_.emplace(context_, PQsocket(connection_));
+    co_return std::string();
+}
+
+void Connection::wake() {
+    woken_ = true;
+    event_.cancel();
+}
+
+void Connection::watch(asio::posix::stream_descriptor::wait_type type, bool& armed, bool& ready) {
+    if (armed)
+        return;
+    armed = true;
+    socket_->async_wait(type, [this, &armed, &ready, generation = std::weak_ptr<int>(generation_)](boost::system::error_code) {
+        if (generation.expired())
+            return;
+        armed = false;
+        ready = true;
+        event_.cancel();
+    });
+}
+
+asio::awaitable<bool> Connection::wait(Clock::time_point deadline) {
+    watch(asio::posix::stream_descriptor::wait_read, reading_, readable_);
+    if (!readable_ && !writable_ && !woken_) {
+        event_.expires_at(deadline);
+        boost::system::error_code ignored;
+        co_await event_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    }
+    woken_ = false;
+    writable_ = false;
+    if (std::exchange(readable_, false) && PQconsumeInput(connection_) == 0) {
+        close();
+        co_return false;
+    }
+    co_return true;
+}
+
+asio::awaitable<Result> Connection::query(const char* sql, const Parameters& parameters, Clock::time_point deadline,
+                                          std::string& error) {
+    std::vector<const char*> values;
+    for (const auto& parameter : parameters)
+        values.push_back(parameter ? parameter->c_str() : nullptr);
+    const auto broken = [&](const char* reason) {
+        error = reason ? reason : PQerrorMessage(connection_);
+        close();
+        return Result();
+    };
+    if (!connection_ ||
+        PQsendQueryParams(connection_, sql, static_cast<int>(values.size()), nullptr, values.data(), nullptr, nullptr, 0) == 0)
+        co_return connection_ ? broken(nullptr) : Result();
+
+    for (bool sent = false; !sent;) {
+        const int left = PQflush(connection_);
+        if (left < 0)
+            co_return broken(nullptr);
+        sent = left == 0;
+        if (!sent) {
+            watch(asio::posix::stream_descriptor::wait_write, writing_, writable_);
+            if (!co_await wait(deadline))
+                co_return Result();
+            if (Clock::now() >= deadline)
+                co_return broken("the database took too long");
+        }
+    }
+    Result last;
+    for (;;) {
+        while (PQisBusy(connection_)) {
+            if (Clock::now() >= deadline)
+                co_return broken("the database took too long");
+            if (!co_await wait(deadline)) {
+                error = "the connection to the database was lost";
+                co_return Result();
+            }
+        }
+        Result next(PQgetResult(connection_));
+        if (!next)
+            break;
+        last = std::move(next);
+    }
+    if (PQstatus(connection_) != CONNECTION_OK)
+        co_return broken(nullptr);
+    co_return last;
+}
+
+std::optional<std::string> Connection::notification() {
+    if (!connection_)
+        return std::nullopt;
+    PGnotify* notify = PQnotifies(connection_);
+    if (!notify)
+        return std::nullopt;
+    std::string payload = notify->extra;
+    PQfreemem(notify);
+    return payload;
+}
+
+} // namespace shortener

@@ -1,0 +1,211 @@
+#include "database.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "backoff.h"
+#include "log.h"
+
+namespace shortener {
+
+namespace {
+
+namespace asio = boost::asio;
+
+// The time left is computed there, so that the clocks of the two machines need not agree. Unnamed rather than
+// prepared: it works behind a pooler, and inside a batch planning costs little.
+constexpr const char* resolve_sql =
+    "SELECT http_status, location, cache_seconds, link_id, workspace_id,"
+    " ceil(extract(epoch FROM expires_at - pg_catalog.clock_timestamp()) * 1000)::bigint"
+    " FROM shortener.resolve_many($1::text[], $2::text[])";
+constexpr const char* texts_sql = "SELECT not_found_text, gone_text FROM shortener.page_texts($1::bigint)";
+
+// Codes and hosts consist of characters that need no escape inside the quotes.
+void append_array(std::string& array, const std::string& element) {
+    array.push_back(array.empty() ? '{' : ',');
+    if (element.empty())
+        array.append("NULL");
+    else
+        array.append("\"").append(element).append("\"");
+}
+
+std::int64_t number(const PGresult* result, int row, int column) {
+    std::int64_t value = 0;
+    const char* text = PQgetvalue(result, row, column);
+    std::from_chars(text, text + PQgetlength(result, row, column), value);
+    return value;
+}
+
+// What may stand in a Location field. The database stores nothing else; if it did, it must not become a header.
+bool is_location(std::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+}
+
+Answer read_answer(const PGresult* result, int row, Clock::time_point now) {
+    Answer answer;
+    Resolution& resolution = answer.resolution;
+    resolution.status = static_cast<int>(number(result, row, 0));
+    answer.cache_seconds = std::chrono::seconds(number(result, row, 2));
+    resolution.link_id = number(result, row, 3);
+    resolution.workspace_id = number(result, row, 4);
+    switch (resolution.status) {
+    case 301:
+    case 302:
+    case 307:
+    case 308:
+        resolution.location.assign(PQgetvalue(result, row, 1), PQgetlength(result, row, 1));
+        if (!PQgetisnull(result, row, 5))
+            resolution.expires = now + std::chrono::milliseconds(number(result, row, 5));
+        answer.known = is_location(resolution.location);
+        break;
+    case 404:
+    case 410:
+        answer.known = true;
+        break;
+    }
+    return answer;
+}
+
+} // namespace
+
+Database::Database(asio::io_context& context, const ConnectionSettings& settings, std::chrono::milliseconds timeout,
+                   Counters& counters, Gauges& gauges)
+    : context_(context), connection_(context, settings), timeout_(timeout), counters_(counters), gauges_(gauges) {}
+
+void Database::start() {
+    asio::co_spawn(context_, run(), asio::detached);
+}
+
+void Database::resolve(std::string host, std::string code, Resolved resolved) {
+    if (away_ || questions_.size() >= max_waiting)
+        return resolved(Answer{});
+    questions_.push_back({std::move(host), std::move(code), std::move(resolved), Clock::now() + timeout_});
+    if (idle_)
+        connection_.wake();
+}
+
+void Database::read_texts(std::int64_t workspace_id, TextsRead read) {
+    if (away_ || texts_.size() >= max_waiting)
+        return read(nullptr);
+    texts_.push_back({workspace_id, std::move(read), Clock::now() + timeout_});
+    if (idle_)
+        connection_.wake();
+}
+
+void Database::tick(Clock::time_point now) {
+    fail_waiting(now);
+}
+
+// Questions are in the order of their deadlines. They may ask again while they are told.
+void Database::fail_waiting(Clock::time_point deadline) {
+    while (!questions_.empty() && questions_.front().deadline <= deadline) {
+        const Question question = std::move(questions_.front());
+        questions_.pop_front();
+        Counters::add(counters_.database_errors);
+        question.resolved(Answer{});
+    }
+    while (!texts_.empty() && texts_.front().deadline <= deadline) {
+        const TextsQuestion question = std::move(texts_.front());
+        texts_.pop_front();
+        Counters::add(counters_.database_errors);
+        question.read(nullptr);
+    }
+}
+
+asio::awaitable<void> Database::run() {
+    Backoff backoff;
+    for (bool first = true;; first = false) {
+        const std::string error = co_await connection_.connect();
+        if (!first)
+            Counters::add(counters_.reconnects);
+        if (!error.empty()) {
+            if (!std::exchange(away_, true))
+                log_line(LogLevel::error, "no database: " + error);
+            fail_waiting(Clock::time_point::max());
+            co_await backoff.wait(context_);
+            continue;
+        }
+        if (std::exchange(away_, false))
+            log_line(LogLevel::info, "the database is back");
+        backoff.reset();
+        gauges_.databases++;
+        while (connection_.is_open()) {
+            if (!texts_.empty())
+                co_await read_one_texts();
+            else if (!questions_.empty())
+                co_await resolve_batch();
+            else {
+                idle_ = true;
+                co_await connection_.wait(Clock::time_point::max());
+                idle_ = false;
+            }
+        }
+        gauges_.databases--;
+        log_line(LogLevel::warning, "lost a connection to the database");
+    }
+}
+
+asio::awaitable<void> Database::resolve_batch() {
+    std::vector<Question> batch;
+    std::string codes, hosts;
+    while (!questions_.empty() && batch.size() < max_batch) {
+        append_array(codes, questions_.front().code);
+        append_array(hosts, questions_.front().host);
+        batch.push_back(std::move(questions_.front()));
+        questions_.pop_front();
+    }
+    codes.push_back('}');
+    hosts.push_back('}');
+
+    std::string error;
+    Parameters parameters;
+    parameters.emplace_back(std::move(codes));
+    parameters.emplace_back(std::move(hosts));
+    const Result result = co_await connection_.query(resolve_sql, parameters, batch.front().deadline, error);
+    const bool good = result && PQresultStatus(result.get()) == PGRES_TUPLES_OK &&
+                      PQntuples(result.get()) == static_cast<int>(batch.size());
+    if (good) {
+        counters_.count_batch(batch.size());
+    } else {
+        Counters::add(counters_.database_errors);
+        log_line(LogLevel::error, "cannot resolve: " + (result ? std::string(PQresultErrorMessage(result.get())) : error));
+    }
+    const Clock::time_point now = Clock::now();
+    for (std::size_t i = 0; i < batch.size(); i++)
+        batch[i].resolved(good ? read_answer(result.get(), static_cast<int>(i), now) : Answer{});
+}
+
+asio::awaitable<void> Database::read_one_texts() {
+    const TextsQuestion question = std::move(texts_.front());
+    texts_.pop_front();
+    std::string error;
+    Parameters parameters;
+    parameters.emplace_back(std::to_string(question.workspace_id));
+    const Result result = co_await connection_.query(texts_sql, parameters, question.deadline, error);
+    if (!result || PQresultStatus(result.get()) != PGRES_TUPLES_OK) {
+        Counters::add(counters_.database_errors);
+        log_line(LogLevel::error, "cannot read page texts: " + (result ? std::string(PQresultErrorMessage(result.get())) : error));
+        question.read(nullptr);
+        co_return;
+    }
+    Counters::add(counters_.round_trips);
+    PageTexts texts;
+    if (PQntuples(result.get()) == 1) {
+        const auto text = [&](int column) -> std::optional<std::string> {
+            if (PQgetisnull(result.get(), 0, column))
+                return std::nullopt;
+            return std::string(PQgetvalue(result.get(), 0, column), PQgetlength(result.get(), 0, column));
+        };
+        texts = {text(0), text(1)};
+    }
+    question.read(&texts);
+}
+
+} // namespace shortener

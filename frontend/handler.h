@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+
+#include "http.h"
+#include "respond.h"
+
+namespace shortener {
+
+// What stands between a transport and the program: one handler per event loop, called on that loop only.
+class Handler {
+  public:
+    using Done = std::function<void(Response&&)>;
+
+    virtual ~Handler() = default;
+
+    // Fills in the answer if it is known at once; otherwise the transport calls answer_later.
+    virtual bool answer(const Request& request, Response& response) = 0;
+    // Calls `done` once, on the same loop, not before it returns. The request may go away meanwhile.
+    virtual void answer_later(const Request& request, Done done) = 0;
+    // Called several times a second.
+    virtual void tick(Clock::time_point now) = 0;
+
+    // The transport tells what it did on its own.
+    virtual void refused(int status) = 0;
+    virtual void opened() = 0;
+    virtual void closed() = 0;
+    virtual void turned_away() = 0;
+};
+
+} // namespace shortener

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "cache.h"
+
+namespace shortener {
+
+// Counters of the whole process. Threads add with relaxed atomics; each hot counter is on a line of its own
+// per thread only as far as it matters: see Metrics::slot.
+struct Counters {
+    static constexpr std::array<int, 15> statuses = {200, 204, 301, 302, 307, 308, 400, 404, 405, 408, 410, 413, 414, 431, 503};
+    // Upper bounds in microseconds of the latency buckets; the last is infinity.
+    static constexpr std::array<std::uint32_t, 11> latency_bounds = {50,    100,   250,    500,    1000,   2500,
+                                                                     5000, 10000, 100000, 500000, 1000000};
+    static constexpr std::array<std::uint32_t, 7> batch_bounds = {1, 4, 16, 64, 128, 256, 512};
+
+    using Counter = std::atomic<std::uint64_t>;
+
+    std::array<Counter, statuses.size() + 1> requests{}; // the last: any other status
+    std::array<Counter, latency_bounds.size() + 1> latency{};
+    Counter latency_microseconds{0};
+    Counter hits_redirect{0}, hits_gone{0}, hits_unknown{0}, misses{0}, coalesced{0};
+    Counter round_trips{0}, database_errors{0}, reconnects{0};
+    std::array<Counter, batch_bounds.size() + 1> batches{};
+    Counter batch_codes{0};
+    Counter connections_opened{0}, connections_closed{0}, connections_refused{0};
+    Counter in_flight_begun{0}, in_flight_ended{0};
+    Counter clicks{0};
+
+    void count_request(int status, std::uint64_t microseconds) noexcept;
+    void count_batch(std::size_t codes) noexcept;
+    static void add(Counter& counter, std::uint64_t amount = 1) noexcept {
+        counter.fetch_add(amount, std::memory_order_relaxed);
+    }
+};
+
+// What does not belong to a thread.
+struct Gauges {
+    std::atomic<bool> listening{false};
+    std::atomic<std::uint64_t> notifications{0}, flushes{0}, listen_reconnects{0};
+    // How many threads have a database connection.
+    std::atomic<int> databases{0};
+};
+
+class Metrics {
+  public:
+    explicit Metrics(std::size_t threads) : threads_(threads), counters_(std::make_unique<Slot[]>(threads)) {}
+
+    // Each thread counts for itself, on cache lines of its own; a scrape adds up.
+    Counters& slot(std::size_t thread) noexcept { return counters_[thread].counters; }
+
+    // In the text format of Prometheus.
+    std::string text(const Cache& cache) const;
+
+    Gauges gauges;
+
+  private:
+    struct alignas(128) Slot {
+        Counters counters;
+    };
+    std::size_t threads_;
+    std::unique_ptr<Slot[]> counters_;
+};
+
+} // namespace shortener
