@@ -205,7 +205,9 @@ bool Cache::find(std::int64_t workspace_id, std::string_view code, Clock::time_p
 
 void Cache::store(std::string_view code, const Resolution& resolution, std::chrono::seconds seconds, Ticket ticket,
                   Clock::time_point now) {
-    if (seconds <= std::chrono::seconds::zero() || code.size() > 255)
+    // Without a key nobody is listening yet, and nothing would take the entry away.
+    const bool keyless = key_low_ == 0 && key_high_ == 0;
+    if (keyless || limits_.bytes == 0 || seconds <= std::chrono::seconds::zero() || code.size() > 255)
         return;
     const std::uint64_t key = hash(tag(resolution.workspace_id, code));
     const std::size_t size = sizeof(Entry) + code.size() + resolution.location.size();

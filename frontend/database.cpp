@@ -183,16 +183,24 @@ asio::awaitable<void> Database::resolve_batch() {
 }
 
 asio::awaitable<void> Database::read_one_texts() {
-    const TextsQuestion question = std::move(texts_.front());
-    texts_.pop_front();
+    const std::int64_t workspace_id = texts_.front().workspace_id;
     std::string error;
     Parameters parameters;
-    parameters.emplace_back(std::to_string(question.workspace_id));
-    const Result result = co_await connection_.query(texts_sql, parameters, question.deadline, error);
+    parameters.emplace_back(std::to_string(workspace_id));
+    const Result result = co_await connection_.query(texts_sql, parameters, texts_.front().deadline, error);
+    // One answer for all who asked the same meanwhile.
+    const auto tell = [&](const PageTexts* texts) {
+        std::deque<TextsQuestion> others, same;
+        for (TextsQuestion& question : texts_)
+            (question.workspace_id == workspace_id ? same : others).push_back(std::move(question));
+        texts_ = std::move(others);
+        for (const TextsQuestion& question : same)
+            question.read(texts);
+    };
     if (!result || PQresultStatus(result.get()) != PGRES_TUPLES_OK) {
         Counters::add(counters_.database_errors);
         log_line(LogLevel::error, "cannot read page texts: " + (result ? std::string(PQresultErrorMessage(result.get())) : error));
-        question.read(nullptr);
+        tell(nullptr);
         co_return;
     }
     Counters::add(counters_.round_trips);
@@ -205,7 +213,7 @@ asio::awaitable<void> Database::read_one_texts() {
         };
         texts = {text(0), text(1)};
     }
-    question.read(&texts);
+    tell(&texts);
 }
 
 } // namespace shortener

@@ -1,0 +1,112 @@
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <random>
+#include <sstream>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "listener.h"
+#include "log.h"
+#include "service.h"
+#include "transport.h"
+
+namespace shortener {
+
+namespace {
+
+SipKey random_key() {
+    std::random_device device; // the kernel's
+    const auto word = [&] { return std::uint64_t{device()} << 32 | device(); };
+    return {word(), word()};
+}
+
+// Each connection is a descriptor; the usual soft limit of 1,024 is for programs that use select().
+void raise_descriptor_limit() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+void announce(const char* what, const Transport& transport) {
+    for (const auto& endpoint : transport.endpoints()) {
+        std::ostringstream line;
+        line << what << " on http://" << endpoint;
+        log_line(LogLevel::info, line.str());
+    }
+}
+
+void serve(const Config& config) {
+    const bool two_databases = !config.primary.empty();
+    Shared shared({config.cache_size, config.cache_ttl, two_databases ? config.standby_delay : std::chrono::milliseconds(0)},
+                  random_key(), config.threads);
+
+    const ConnectionSettings reading{config.database, config.default_workspace, nullptr};
+    TransportSettings settings{config.listen,       config.threads,         config.max_connections, config.limits,
+                               config.idle_timeout, config.request_timeout, config.write_timeout};
+    Transport transport(settings, [&](boost::asio::io_context& context, std::size_t thread) {
+        return std::make_unique<Service>(context, shared, thread, reading, config.database_timeout);
+    });
+    std::optional<Transport> admin;
+    if (config.admin) {
+        settings.listen = {config.admin_listen};
+        settings.threads = 1;
+        settings.max_connections = 100;
+        admin.emplace(settings, [&](boost::asio::io_context&, std::size_t) { return std::make_unique<AdminService>(shared); });
+    }
+
+    boost::asio::io_context context(1);
+    boost::asio::signal_set signals(context, SIGTERM, SIGINT);
+    signals.async_wait([&](boost::system::error_code, int) { context.stop(); });
+    // LISTEN works on a primary only, so of several hosts this connection wants that one.
+    Listener listener(context, {two_databases ? config.primary : config.database, config.default_workspace, "primary"},
+                      shared.cache, shared.directory, shared.metrics.gauges);
+    listener.start();
+    transport.start();
+    announce("serving links", transport);
+    if (admin) {
+        admin->start();
+        announce("serving /healthz, /readyz and /metrics", *admin);
+    }
+    context.run();
+
+    log_line(LogLevel::info, "stopping");
+    transport.stop(config.shutdown_timeout);
+    if (admin)
+        admin->stop(std::chrono::milliseconds(0));
+    log_line(LogLevel::info, "stopped");
+}
+
+} // namespace
+
+} // namespace shortener
+
+int main(int argc, char** argv) {
+    using namespace shortener;
+    Config config;
+    switch (read_config(argc, argv, environ, config, std::cout, std::cerr)) {
+    case Start::exit_success: return EXIT_SUCCESS;
+    case Start::exit_failure: return EXIT_FAILURE;
+    case Start::serve: break;
+    }
+    set_log_level(config.log_level);
+    std::signal(SIGPIPE, SIG_IGN);
+    raise_descriptor_limit();
+    try {
+        serve(config);
+    } catch (const std::exception& problem) {
+        log_line(LogLevel::error, problem.what());
+        return EXIT_FAILURE;
+    }
+    // Threads that still try to connect must not meet the destructors of the libraries they use.
+    std::_Exit(EXIT_SUCCESS);
+}
