@@ -14,7 +14,10 @@ SHLIB_LINK = -lstdc++ -licuuc
 SQL_PARTS = codes urls
 DATA_built = sql/shortener--$(EXTVERSION).sql
 DATA = $(wildcard sql/shortener--*--*.sql)
-EXTRA_CLEAN = .build $(OBJS:.o=.d)
+EXTRA_CLEAN = .build $(OBJS:.o=.d) frontend/shortenerd
+# Where `make install` puts the frontend and its systemd unit.
+frontend_bindir = /usr/local/bin
+frontend_unitdir = /usr/local/lib/systemd/system
 
 PG_CONFIG ?= pg_config
 PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
@@ -22,6 +25,19 @@ ifneq ($(PGXS),)
 override with_llvm = no
 include $(PGXS)
 -include $(OBJS:.o=.d)
+
+all: frontend/shortenerd
+install: install-frontend
+
+# The frontend is no part of the shared library: its own Makefile knows its dependencies.
+.PHONY: frontend/shortenerd install-frontend
+frontend/shortenerd:
+	+$(MAKE) -C frontend PG_CONFIG=$(PG_CONFIG)
+
+install-frontend: frontend/shortenerd
+	$(MKDIR_P) '$(DESTDIR)$(frontend_bindir)' '$(DESTDIR)$(frontend_unitdir)'
+	$(INSTALL_PROGRAM) frontend/shortenerd '$(DESTDIR)$(frontend_bindir)/'
+	sed 's|@bindir@|$(frontend_bindir)|' frontend/shortenerd.service > '$(DESTDIR)$(frontend_unitdir)/shortenerd.service'
 
 sql/shortener--$(EXTVERSION).sql: $(SQL_PARTS:%=sql/%.sql) shortener.control Makefile
 	{ printf '%s\n' '\echo Use "CREATE EXTENSION shortener" to load this file. \quit'; cat $(SQL_PARTS:%=sql/%.sql); } > $@
