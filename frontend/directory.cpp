@@ -4,22 +4,12 @@
 
 namespace shortener {
 
-namespace {
-
-// Hosts are whatever visitors send. When there is no more room the entry at the front goes, which is the one
-// that came last: a flood of made-up hosts pushes out itself.
-template <typename Map> void make_room(Map& map, std::size_t limit) {
-    if (map.size() >= limit)
-        map.erase(map.begin());
-}
-
-} // namespace
-
-std::optional<std::int64_t> Directory::workspace(std::string_view host, Clock::time_point now) const {
+std::optional<std::int64_t> Directory::workspace(std::string_view host, Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     const auto found = hosts_.find(host);
     if (found == hosts_.end() || now >= found->second.fresh_until)
         return std::nullopt;
+    found->second.asked_for = true;
     return found->second.workspace_id;
 }
 
@@ -29,11 +19,24 @@ void Directory::store_workspace(std::string_view host, std::int64_t workspace_id
         return;
     const auto found = hosts_.find(host);
     if (found != hosts_.end()) {
-        found->second = {workspace_id, now + lifetime};
+        found->second = {workspace_id, now + lifetime, true};
         return;
     }
-    make_room(hosts_, max_hosts);
-    hosts_.emplace(host, Host{workspace_id, now + lifetime});
+    const auto place = hosts_.emplace(host, Host{workspace_id, now + lifetime, false}).first;
+    if (ring_.size() < max_hosts) {
+        ring_.push_back(&place->first);
+        return;
+    }
+    // Second chance: every host that was asked for gets it once, so this ends.
+    for (;; hand_ = (hand_ + 1) % max_hosts) {
+        const auto oldest = hosts_.find(*ring_[hand_]);
+        if (std::exchange(oldest->second.asked_for, false))
+            continue;
+        ring_[hand_] = &place->first;
+        hosts_.erase(oldest);
+        hand_ = (hand_ + 1) % max_hosts;
+        return;
+    }
 }
 
 std::shared_ptr<const PageTexts> Directory::texts(std::int64_t workspace_id, Clock::time_point now) const {
@@ -49,7 +52,8 @@ void Directory::store_texts(std::int64_t workspace_id, PageTexts texts, Ticket t
     const std::lock_guard lock(mutex_);
     if (sequence_ > ticket)
         return;
-    make_room(texts_, max_texts);
+    if (texts_.size() >= max_texts)
+        texts_.clear(); // workspaces are made by the owner of the database, not by visitors
     texts_.insert_or_assign(workspace_id, Texts{std::move(kept), now + lifetime});
 }
 
@@ -57,6 +61,8 @@ void Directory::flush() {
     const std::lock_guard lock(mutex_);
     sequence_.fetch_add(1, std::memory_order_acq_rel);
     hosts_.clear();
+    ring_.clear();
+    hand_ = 0;
     texts_.clear();
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "core/siphash.h"
 #include "respond.h"
@@ -25,7 +26,7 @@ class Directory {
 
     Ticket now_serving() const noexcept { return sequence_.load(std::memory_order_acquire); }
 
-    std::optional<std::int64_t> workspace(std::string_view host, Clock::time_point now) const;
+    std::optional<std::int64_t> workspace(std::string_view host, Clock::time_point now);
     void store_workspace(std::string_view host, std::int64_t workspace_id, Ticket ticket, Clock::time_point now);
 
     // Null: not known.
@@ -47,6 +48,7 @@ class Directory {
     struct Host {
         std::int64_t workspace_id;
         Clock::time_point fresh_until;
+        bool asked_for; // since the hand last passed
     };
     struct Texts {
         std::shared_ptr<const PageTexts> texts;
@@ -56,6 +58,9 @@ class Directory {
     std::atomic<Ticket> sequence_{1};
     mutable std::mutex mutex_;
     std::unordered_map<std::string, Host, Hasher, std::equal_to<>> hosts_;
+    // The hosts, for replacing those that nobody asks for again: hosts are whatever visitors send.
+    std::vector<const std::string*> ring_;
+    std::size_t hand_ = 0;
     std::unordered_map<std::int64_t, Texts> texts_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "backoff.h"
 #include "log.h"
+#include "notification.h"
 
 namespace shortener {
 
