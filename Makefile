@@ -6,12 +6,12 @@ EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" shortener.co
 MODULE_big = shortener
 OBJS = $(patsubst %.cpp,%.o,$(sort $(wildcard extension/core/*.cpp extension/pg/*.cpp)))
 PG_CPPFLAGS = -Iextension -MMD -MP
-PG_CXXFLAGS = -std=c++20 -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers \
-	$(if $(findstring clang,$(CXX)),-Wno-register) $(if $(WERROR),-Werror)
+PG_CXXFLAGS = -std=c++20 -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Wno-register \
+	$(if $(WERROR),-Werror)
 SHLIB_LINK = -lstdc++ -licuuc
 
 # The extension's script is these topics, in this order.
-SQL_PARTS = codes urls
+SQL_PARTS = codes urls install workspaces resolve
 DATA_built = sql/shortener--$(EXTVERSION).sql
 DATA = $(wildcard sql/shortener--*--*.sql)
 EXTRA_CLEAN = .build $(OBJS:.o=.d) frontend/shortenerd

@@ -1,0 +1,47 @@
+#include "pg/plans.h"
+
+#include "pg/guard.h"
+
+extern "C" {
+#include "catalog/namespace.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+}
+
+namespace shortener {
+
+void require_install() {
+    const Oid schema = get_namespace_oid("shortener", true);
+    if (!OidIsValid(schema) || !OidIsValid(get_relname_relid("installation", schema)))
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("the tables of shortener are not installed"),
+                        errhint("CALL shortener.install();")));
+}
+
+SPIPlanPtr KeptStatement::prepare() {
+    SPIPlanPtr plan = SPI_prepare(sql_, count_, types_);
+    if (!plan)
+        fail(SPI_result);
+    if (SPI_keepplan(plan) != 0)
+        fail(SPI_ERROR_ARGUMENT);
+    return plan_ = plan;
+}
+
+void KeptStatement::run_latest(const Datum* values, const char* nulls) {
+    expect(SPI_execute_snapshot(plan(), const_cast<Datum*>(values), nulls, GetLatestSnapshot(), InvalidSnapshot,
+                                false, false, 0));
+}
+
+void KeptStatement::fail(int result) {
+    elog(ERROR, "%s: %s", SPI_result_code_string(result), sql_);
+    pg_unreachable();
+}
+
+} // namespace shortener
+
+using namespace shortener;
+
+SHORTENER_FUNCTION(shortener_require_install) {
+    require_install();
+    PG_RETURN_BOOL(true);
+}

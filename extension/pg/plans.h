@@ -1,0 +1,59 @@
+#pragma once
+
+// Statements that are prepared once per session and kept.
+//
+// Every name and operator in them is qualified, so that the caller's search_path changes nothing, and the
+// values travel as parameters. Postgres itself plans a kept statement anew when its tables change.
+
+#include <initializer_list>
+
+extern "C" {
+#include "postgres.h"
+
+#include "executor/spi.h"
+}
+
+namespace shortener {
+
+// Raises an error with the hint to call install() unless the tables are there.
+void require_install();
+
+class KeptStatement {
+  public:
+    static constexpr int max_parameters = 16;
+
+    constexpr KeptStatement(const char* sql, std::initializer_list<Oid> types) : sql_(sql) {
+        for (const Oid type : types)
+            types_[count_++] = type;
+    }
+
+    // Between SPI_connect and SPI_finish. Sees what the transaction has done so far, and what others have
+    // committed as far as the isolation level allows. The result is in SPI_processed and SPI_tuptable.
+    void run(const Datum* values = nullptr, const char* nulls = nullptr, long max_rows = 0) {
+        expect(SPI_execute_plan(plan(), const_cast<Datum*>(values), nulls, false, max_rows));
+    }
+
+    // The same with a snapshot taken now at every isolation level, as foreign keys are checked.
+    void run_latest(const Datum* values = nullptr, const char* nulls = nullptr);
+
+  private:
+    SPIPlanPtr plan() { return plan_ ? plan_ : prepare(); }
+    SPIPlanPtr prepare();
+    void expect(int result) {
+        if (result < 0)
+            fail(result);
+    }
+    [[noreturn]] void fail(int result);
+
+    const char* sql_;
+    Oid types_[max_parameters] = {};
+    int count_ = 0;
+    SPIPlanPtr plan_ = nullptr;
+};
+
+// A value of the last result.
+inline Datum result_value(uint64 row, int column, bool& is_null) {
+    return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &is_null);
+}
+
+} // namespace shortener

@@ -1,0 +1,44 @@
+BEGIN;
+CREATE EXTENSION shortener;
+CALL shortener.install();
+SET LOCAL search_path = shortener, public;
+SELECT plan(24);
+
+SELECT is(host_key('Go.Example.COM.:8443'), 'go.example.com', 'a host loses case, dot and port');
+SELECT is(host_key('[2001:DB8::1]:80'), '[2001:db8::1]', 'an IPv6 address keeps its colons');
+SELECT is(host_key('[::1'), '[::1', 'no bracket, no address');
+SELECT is(host_key(''), '', 'nothing is nothing');
+SELECT is(length(random_key()), 16, 'a key has 16 bytes');
+SELECT isnt(random_key(), random_key(), 'and never the same');
+
+SELECT lives_ok($$ SELECT create_workspace('team-1', 'Team', 'sequential', '{sort_query}', '1 day', 301) $$, 'a workspace');
+SELECT results_eq($$ SELECT slug, name, code_style, rules, default_ttl, redirect_status::int FROM workspace WHERE slug = 'team-1' $$,
+    $$ VALUES ('team-1' COLLATE "C", 'Team', 'sequential', '{sort_query}'::text[], '1 day'::interval, 301) $$, 'as it was asked for');
+SELECT is((SELECT count(DISTINCT key) FROM workspace_key), 2::bigint, 'each workspace has a key of its own');
+SELECT throws_ok($$ SELECT create_workspace('team-1') $$, '23505', NULL, 'a slug is unique');
+SELECT throws_ok($$ SELECT create_workspace('Team') $$, '23514', NULL, 'a slug is lower case');
+SELECT throws_ok($$ SELECT create_workspace(repeat('a', 64)) $$, '23514', NULL, 'a slug has at most 63 characters');
+SELECT throws_ok($$ SELECT create_workspace('x', code_style => 'random') $$, '23514', NULL, 'an unknown code style');
+SELECT throws_ok($$ SELECT create_workspace('x', redirect_status => 303) $$, '23514', NULL, 'an unknown redirect status');
+SELECT throws_ok($$ SELECT create_workspace('x', default_ttl => '-1 day') $$, '23514', NULL, 'a life in the past');
+
+SELECT lives_ok($$ SELECT add_domain('GO.example.com.', 'team-1') $$, 'a domain');
+SELECT results_eq('SELECT host FROM domain', $$ VALUES ('go.example.com' COLLATE "C") $$, 'in its plain form');
+SELECT throws_ok($$ SELECT add_domain('go.example.com:80') $$, '23505', NULL, 'a domain belongs to one workspace');
+SELECT throws_ok($$ SELECT add_domain('b.example', 'nobody') $$, '42704', 'workspace "nobody" does not exist', 'an unknown workspace');
+
+SELECT lives_ok($$ SELECT set_page_texts('Nothing here.', NULL, 'team-1') $$, 'texts of the pages');
+SELECT results_eq($$ SELECT * FROM page_texts((SELECT id FROM workspace WHERE slug = 'team-1')) $$,
+    $$ VALUES ('Nothing here.', NULL::text) $$, 'read back');
+SELECT is(length(cache_key()), 16, 'the cache key');
+
+SELECT is((SELECT string_agg(p.oid::regprocedure::text, ', ') FROM pg_proc p
+    WHERE p.pronamespace = 'shortener'::regnamespace AND p.prosecdef
+      AND (p.proacl IS NULL OR has_function_privilege('public', p.oid, 'EXECUTE') OR p.proconfig IS NULL)), NULL,
+    'a function with its owner''s rights pins search_path and is not for everybody');
+SELECT is_empty($$ SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+    WHERE p.pronamespace = 'shortener'::regnamespace AND l.lanname = 'plpgsql'
+      AND NOT p.proconfig @> '{"search_path=pg_catalog, pg_temp"}' $$, 'all of plpgsql pins search_path');
+
+SELECT * FROM finish();
+ROLLBACK;
