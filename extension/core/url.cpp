@@ -14,27 +14,39 @@ namespace {
 
 // The percent-encode sets of the standard, https://url.spec.whatwg.org/#percent-encoded-bytes, as bits.
 enum EncodeSet : unsigned char { in_fragment = 1, in_query = 2, in_path = 4, in_userinfo = 8 };
+// Beside them, what ends the parts of a URL.
+enum Delimiter : unsigned char { ends_segment = 16, ends_path = 32, ends_authority = 64 };
 
-constexpr auto encode_sets = [] {
-    std::array<unsigned char, 256> sets{};
+constexpr auto character_bits = [] {
+    std::array<unsigned char, 256> table{};
     const auto add = [&](std::string_view characters, unsigned bits) {
         for (const unsigned char c : characters)
-            sets[c] |= static_cast<unsigned char>(bits);
+            table[c] |= static_cast<unsigned char>(bits);
     };
-    for (std::size_t c = 0; c < sets.size(); c++)
+    for (std::size_t c = 0; c < table.size(); c++)
         if (c < 0x20 || c > 0x7E)
-            sets[c] = in_fragment | in_query | in_path | in_userinfo;
+            table[c] = in_fragment | in_query | in_path | in_userinfo;
     add(" \"<>", in_fragment | in_query | in_path | in_userinfo);
     add("`", in_fragment | in_path | in_userinfo);
     add("'", in_query); // only in the queries of special schemes, such as ours
     add("#", in_query | in_path | in_userinfo);
     add("?^{}", in_path | in_userinfo);
     add("/:;=@[\\]|", in_userinfo);
-    return sets;
+    add("/\\", ends_segment | ends_authority);
+    add("?#", ends_path | ends_authority);
+    return table;
 }();
 
 constexpr bool is_slash(char c) noexcept {
     return c == '/' || c == '\\';
+}
+
+// How many characters at the front of `text` have none of the bits.
+std::size_t span_without(std::string_view text, unsigned bits) noexcept {
+    std::size_t length = 0;
+    while (length < text.size() && !(character_bits[static_cast<unsigned char>(text[length])] & bits))
+        length++;
+    return length;
 }
 
 char* append(char* out, std::string_view bytes) noexcept {
@@ -42,23 +54,19 @@ char* append(char* out, std::string_view bytes) noexcept {
     return out + bytes.size();
 }
 
-char* append_encoded(char* out, char c, EncodeSet set) noexcept {
-    const auto byte = static_cast<unsigned char>(c);
-    if (!(encode_sets[byte] & set)) {
-        *out++ = c;
-        return out;
-    }
-    constexpr char digits[] = "0123456789ABCDEF";
-    *out++ = '%';
-    *out++ = digits[byte >> 4];
-    *out++ = digits[byte & 15];
-    return out;
-}
-
 char* append_encoded(char* out, std::string_view bytes, EncodeSet set) noexcept {
-    for (const char c : bytes)
-        out = append_encoded(out, c, set);
-    return out;
+    for (;;) {
+        const std::size_t plain = span_without(bytes, set);
+        out = append(out, bytes.substr(0, plain));
+        if (plain == bytes.size())
+            return out;
+        constexpr char digits[] = "0123456789ABCDEF";
+        const auto byte = static_cast<unsigned char>(bytes[plain]);
+        *out++ = '%';
+        *out++ = digits[byte >> 4];
+        *out++ = digits[byte & 15];
+        bytes.remove_prefix(plain + 1);
+    }
 }
 
 std::string_view between(const char* begin, const char* end) noexcept {
@@ -80,10 +88,7 @@ std::string_view cleaned(std::string_view input, char* copy) noexcept {
     while (!input.empty() && is_space_or_control(input.back()))
         input.remove_suffix(1);
     const auto is_dropped = [](char c) { return c == '\t' || c == '\n' || c == '\r'; };
-    bool any_dropped = false;
-    for (const char c : input)
-        any_dropped |= is_dropped(c);
-    if (!any_dropped)
+    if (!has_control(input))
         return input;
     char* end = copy;
     for (const char c : input)
@@ -213,14 +218,12 @@ int dot_count(std::string_view segment) noexcept {
 // `path` is empty or starts with a slash of either kind.
 char* append_path(char* out, std::string_view path) noexcept {
     char* const begin = out;
-    std::size_t i = 0;
     do {
         char* const segment = out;
         *out++ = '/';
-        if (i < path.size())
-            i++; // the slash
-        while (i < path.size() && !is_slash(path[i]))
-            out = append_encoded(out, path[i++], in_path);
+        if (!path.empty())
+            path.remove_prefix(1);
+        out = append_encoded(out, take_until(path, span_without(path, ends_segment)), in_path);
 
         const int dots = dot_count(between(segment + 1, out));
         if (dots == 0)
@@ -230,9 +233,9 @@ char* append_path(char* out, std::string_view path) noexcept {
         if (dots == 2 && out > begin)
             while (*--out != '/') {
             }
-        if (i == path.size()) // a last dot segment leaves its slash
+        if (path.empty()) // a last dot segment leaves its slash
             *out++ = '/';
-    } while (i < path.size());
+    } while (!path.empty());
     return out;
 }
 
@@ -260,12 +263,12 @@ UrlError canonical_url(std::string_view input, std::span<char> storage, Url& url
     out = append(out, "://");
     while (!rest.empty() && is_slash(rest.front()))
         rest.remove_prefix(1);
-    const std::string_view authority = take_until(rest, rest.find_first_of("/\\?#"));
+    const std::string_view authority = take_until(rest, span_without(rest, ends_authority));
     if (const UrlError error = append_authority(out, authority, parts); error != UrlError::none)
         return error;
 
     char* part = out;
-    out = append_path(out, take_until(rest, rest.find_first_of("?#")));
+    out = append_path(out, take_until(rest, span_without(rest, ends_path)));
     parts.path = between(part, out);
     if (!rest.empty() && rest.front() == '?') {
         *out++ = '?';

@@ -11,13 +11,20 @@ namespace shortener {
 
 namespace {
 
-// Query parameters that tell where a visitor comes from and nothing about what is to be shown, in lower case
-// and sorted. A name that ends in * stands for all that start so. docs/urls.md says whose they are.
+// Query parameters that tell where a visitor comes from and nothing about what is to be shown, in lower case.
+// A name that ends in * stands for all that start so. docs/urls.md says whose they are.
 constexpr std::string_view tracking_parameters[] = {
     "_hsenc",    "_hsmi",   "dclid",  "fbclid",  "gbraid",  "gclid",       "gclsrc",     "igshid",
     "li_fat_id", "mc_cid",  "mc_eid", "mkt_tok", "msclkid", "oly_anon_id", "oly_enc_id", "ref_src",
     "s_cid",     "srsltid", "ttclid", "twclid",  "utm_*",   "vero_id",     "wbraid",     "yclid",
 };
+
+constexpr std::size_t longest_tracking_parameter = [] {
+    std::size_t longest = 0;
+    for (const std::string_view pattern : tracking_parameters)
+        longest = std::max(longest, pattern.size());
+    return longest;
+}();
 
 // Reads a parameter's name as application/x-www-form-urlencoded: + is a space, %XX a byte.
 struct DecodedName {
@@ -46,19 +53,16 @@ int compare_names(std::string_view a_text, std::string_view b_text) noexcept {
     return a.at_end() ? (b.at_end() ? 0 : -1) : 1;
 }
 
-bool matches(std::string_view pattern, DecodedName name) noexcept {
-    for (const char c : pattern) {
-        if (c == '*')
-            return true;
-        if (name.at_end() || ascii_lower(static_cast<char>(name.next())) != c)
-            return false;
-    }
-    return name.at_end();
-}
-
 bool is_tracking(std::string_view name) noexcept {
+    // One character more than the longest in the table is enough to tell any name from it.
+    char decoded[longest_tracking_parameter + 1];
+    std::size_t length = 0;
+    for (DecodedName rest{name}; !rest.at_end() && length < sizeof decoded;)
+        decoded[length++] = ascii_lower(static_cast<char>(rest.next()));
+    const std::string_view lower(decoded, length);
     for (const std::string_view pattern : tracking_parameters)
-        if (matches(pattern, DecodedName{name}))
+        if (pattern.ends_with('*') ? lower.starts_with(pattern.substr(0, pattern.size() - 1))
+                                   : lower == pattern)
             return true;
     return false;
 }

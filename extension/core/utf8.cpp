@@ -27,6 +27,20 @@ bool is_ascii(std::string_view bytes) noexcept {
     return true;
 }
 
+bool has_control(std::string_view bytes) noexcept {
+    std::size_t i = 0;
+    for (std::uint64_t word; i + sizeof word <= bytes.size(); i += sizeof word) {
+        std::memcpy(&word, bytes.data() + i, sizeof word);
+        // The lowest byte below 0x20 borrows where its top bit was clear.
+        if ((word - 0x2020202020202020u) & ~word & 0x8080808080808080u)
+            return true;
+    }
+    for (; i < bytes.size(); i++)
+        if (static_cast<unsigned char>(bytes[i]) < 0x20)
+            return true;
+    return false;
+}
+
 bool is_utf8(std::string_view bytes) noexcept {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
     std::size_t i = ascii_prefix(bytes);
