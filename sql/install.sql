@@ -1,5 +1,5 @@
 -- The tables. They are made by install(), not by the script, so that they are the user's own: dumped, replicated
--- and kept by DROP EXTENSION … CASCADE. Hence only built-in types, and only built-in functions in constraints;
+-- and kept by DROP EXTENSION ... CASCADE. Hence only built-in types, and only built-in functions in constraints;
 -- the triggers, which need functions of ours, are set again by every install() and every CREATE EXTENSION.
 
 CREATE FUNCTION require_install() RETURNS boolean
@@ -223,7 +223,7 @@ COMMENT ON PROCEDURE install() IS
     'creates the tables, owned by the caller, or brings them up to the version of the extension; call it again at will';
 REVOKE EXECUTE ON PROCEDURE install(), install_version_1(), install_triggers() FROM PUBLIC;
 
--- After DROP EXTENSION … CASCADE the tables are still there, without their triggers.
+-- After DROP EXTENSION ... CASCADE the tables are still there, without their triggers.
 DO $$
 BEGIN
     IF to_regclass('shortener.installation') IS NOT NULL THEN
