@@ -1,5 +1,7 @@
 #include "pg/url.h"
 
+#include "core/utf8.h"
+
 #include "pg/errors.h"
 #include "pg/guard.h"
 #include "pg/text.h"
@@ -32,14 +34,12 @@ namespace shortener {
 
 std::string_view utf8_from_database(std::string_view text) {
     const int encoding = GetDatabaseEncoding();
-    // Too long stays too long, and needs no conversion to be refused.
-    if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII || text.size() > url_max_length)
+    // ASCII is the same in every encoding of a database, and what is too long is refused unseen.
+    if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII || text.size() > url_max_length || is_ascii(text))
         return text;
     auto* source = reinterpret_cast<unsigned char*>(const_cast<char*>(text.data()));
     unsigned char* converted =
         pg_do_encoding_conversion(source, static_cast<int>(text.size()), encoding, PG_UTF8);
-    if (converted == source) // there was nothing to convert
-        return text;
     return reinterpret_cast<char*>(converted);
 }
 
