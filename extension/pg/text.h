@@ -8,6 +8,9 @@ extern "C" {
 #include "postgres.h"
 
 #include "fmgr.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
 }
 
 namespace shortener {
