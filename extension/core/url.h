@@ -36,6 +36,7 @@ enum class UrlError {
     invalid_ipv6,
     invalid_port,
     port_out_of_range,
+    idna_failed, // says nothing about the URL: ICU lacks memory or its data
 };
 
 // The parts of a canonical URL, without their delimiters.

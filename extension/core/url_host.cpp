@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -61,16 +62,17 @@ char* percent_decode(char* begin, char* end) noexcept {
     return out;
 }
 
-// UTS 46 as the standard asks for it with beStrict false. One handle serves the whole process; nullptr if ICU
-// cannot load its data.
-const UIDNA* idna() noexcept {
-    static const UIDNA* const handle = [] {
-        UErrorCode status = U_ZERO_ERROR;
+// UTS 46 as the standard asks for it with beStrict false. One handle serves the whole process; a failure to
+// open it is not kept. Threads that race leave one handle too many.
+const UIDNA* idna(UErrorCode& status) noexcept {
+    static constinit std::atomic<const UIDNA*> handle{nullptr};
+    if (!handle.load()) {
         const UIDNA* opened = uidna_openUTS46(
             UIDNA_CHECK_BIDI | UIDNA_CHECK_CONTEXTJ | UIDNA_NONTRANSITIONAL_TO_ASCII, &status);
-        return U_SUCCESS(status) ? opened : nullptr;
-    }();
-    return handle;
+        if (U_SUCCESS(status))
+            handle.store(opened);
+    }
+    return handle.load();
 }
 
 // What the standard lets pass: CheckHyphens and VerifyDnsLength are false.
@@ -97,11 +99,14 @@ UrlError domain_to_ascii(std::string_view domain, char* out, char*& end) noexcep
             c = 0x00DF;
 
     UIDNAInfo info = UIDNA_INFO_INITIALIZER;
+    const UIDNA* const uts46 = idna(status); // after a failure, ICU's functions do nothing
     const std::int32_t ascii_length =
-        idna() ? uidna_nameToASCII(idna(), unicode, unicode_length, ascii, capacity, &info, &status) : 0;
+        uidna_nameToASCII(uts46, unicode, unicode_length, ascii, capacity, &info, &status);
     if (status == U_BUFFER_OVERFLOW_ERROR)
         return UrlError::idna_too_long;
-    if (!idna() || U_FAILURE(status) || (info.errors & ~tolerated_idna_errors) != 0)
+    if (U_FAILURE(status))
+        return UrlError::idna_failed;
+    if ((info.errors & ~tolerated_idna_errors) != 0)
         return UrlError::invalid_idna;
     for (const UChar c : std::span(ascii, static_cast<std::size_t>(ascii_length))) {
         if (c > 0x7F)

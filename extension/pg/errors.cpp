@@ -54,8 +54,10 @@ const ErrorText& error_text(UrlError error) noexcept {
          "A host that starts with a bracket is an IPv6 address, without a zone.", nullptr},
         {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has a port that is not a number", nullptr, nullptr},
         {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has a port beyond 65535", nullptr, nullptr},
+        {ERRCODE_EXTERNAL_ROUTINE_EXCEPTION, "ICU could not read the host of URL \"%s\"",
+         "It lacks memory or its data files.", nullptr},
     };
-    static_assert(std::size(texts) == static_cast<std::size_t>(UrlError::port_out_of_range) + 1);
+    static_assert(std::size(texts) == static_cast<std::size_t>(UrlError::idna_failed) + 1);
     static_assert(url_max_length == 65536 && url_max_idna_length == 1024, "the texts name them");
     return texts[static_cast<int>(error)];
 }

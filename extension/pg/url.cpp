@@ -18,7 +18,7 @@ namespace {
 
 // Storage for one call of the core; small URLs, as most are, do without palloc.
 struct UrlBuffer {
-    char small[4096];
+    char small[16384];
     std::span<char> of_bound(std::size_t bound) {
         return {bound <= sizeof small ? small : static_cast<char*>(palloc(bound)), bound};
     }
@@ -73,10 +73,14 @@ SHORTENER_FUNCTION(shortener_canonical_url) {
 }
 
 SHORTENER_FUNCTION(shortener_is_url) {
-    const std::string_view input = utf8_from_database(text_argument(fcinfo, 0));
+    const std::string_view given = text_argument(fcinfo, 0);
+    const std::string_view input = utf8_from_database(given);
     UrlBuffer buffer;
     Url url;
-    PG_RETURN_BOOL(canonical_url(input, buffer.of_bound(url_bound(input.size())), url) == UrlError::none);
+    const UrlError error = canonical_url(input, buffer.of_bound(url_bound(input.size())), url);
+    if (error == UrlError::idna_failed) // no answer is not "no"
+        raise_error(error_text(error), given);
+    PG_RETURN_BOOL(error == UrlError::none);
 }
 
 SHORTENER_FUNCTION(shortener_normalize_url) {

@@ -25,6 +25,7 @@ std::string reason(UrlError error) {
         "invalid_ipv6",
         "invalid_port",
         "port_out_of_range",
+        "idna_failed",
     };
     return names[static_cast<int>(error)];
 }
