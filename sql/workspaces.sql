@@ -11,6 +11,15 @@ CREATE FUNCTION host_key(host text) RETURNS text
 COMMENT ON FUNCTION host_key(text) IS
     'host of an HTTP Host header as the domain table has it: lower case, without port and trailing dot';
 
+CREATE FUNCTION host_of(host text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN shortener.host_key(split_part(shortener.canonical_url('http://' || host), '/', 3));
+END $$;
+COMMENT ON FUNCTION host_of(text) IS 'host that a person wrote, as URLs have it: Punycode, lower case, without port and trailing dot';
+
 CREATE FUNCTION cache_key() RETURNS bytea
     LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
@@ -53,6 +62,7 @@ DECLARE
     new_id integer;
 BEGIN
     PERFORM shortener.require_install();
+    PERFORM shortener.normalize_url('http://example.com/', rules); -- refuses unknown rules
     INSERT INTO shortener.workspace (slug, name, code_style, rules, default_ttl, redirect_status)
         VALUES (create_workspace.slug, coalesce(create_workspace.name, create_workspace.slug), create_workspace.code_style,
                 create_workspace.rules, create_workspace.default_ttl, create_workspace.redirect_status)
@@ -70,7 +80,7 @@ AS $$
 BEGIN
     PERFORM shortener.require_install();
     INSERT INTO shortener.domain (host, workspace_id)
-        VALUES (shortener.host_key(add_domain.host), shortener.workspace_id(workspace));
+        VALUES (shortener.host_of(add_domain.host), shortener.workspace_id(workspace));
 END $$;
 COMMENT ON FUNCTION add_domain(text, text) IS
     'makes a host ours: it serves the codes of the workspace, and no link may lead to it';
@@ -82,7 +92,8 @@ AS $$
 BEGIN
     PERFORM shortener.require_install();
     INSERT INTO shortener.blocked_host AS b (pattern, reason)
-        VALUES (shortener.host_key(block_host.pattern), block_host.reason)
+        VALUES (CASE WHEN block_host.pattern LIKE '*.%' THEN '*.' || shortener.host_of(substr(block_host.pattern, 3))
+                     ELSE shortener.host_of(block_host.pattern) END, block_host.reason)
         ON CONFLICT ON CONSTRAINT blocked_host_pkey DO UPDATE SET reason = excluded.reason;
 END $$;
 COMMENT ON FUNCTION block_host(text, text) IS

@@ -69,14 +69,37 @@ const ErrorText& unknown_url_rule_text() noexcept {
     return text;
 }
 
-void raise_error(const ErrorText& text, std::string_view input) {
-    constexpr int readable = 64;
+const ErrorText& error_text(LinkError error) noexcept {
+    static constexpr ErrorText texts[] = {
+        {ERRCODE_INTERNAL_ERROR, "no error", nullptr, nullptr},
+        {ERRCODE_NULL_VALUE_NOT_ALLOWED, "URL is null", nullptr, nullptr},
+        {ERRCODE_STRING_DATA_RIGHT_TRUNCATION, "URL \"%s\" is longer than 2048 characters", nullptr, nullptr},
+        {ERRCODE_INVALID_PARAMETER_VALUE, "URL \"%s\" has a user name or password",
+         "A short link would publish it.", nullptr},
+        {ERRCODE_INVALID_PARAMETER_VALUE, "URL \"%s\" leads to a domain of this shortener",
+         "A short link to a short link may go in circles.", nullptr},
+        {ERRCODE_INVALID_PARAMETER_VALUE, "URL \"%s\" leads to a blocked host",
+         "Blocked hosts are in shortener.blocked_host.", nullptr},
+    };
+    return texts[static_cast<int>(error)];
+}
+
+// The input as a message shows it.
+static char* readable(std::string_view input) {
+    constexpr int readable_length = 64;
     const int length = static_cast<int>(input.size());
-    char* shown = length <= readable
-                      ? pnstrdup(input.data(), length)
-                      : psprintf("%.*s...", pg_mbcliplen(input.data(), length, readable), input.data());
+    return length <= readable_length
+               ? pnstrdup(input.data(), length)
+               : psprintf("%.*s...", pg_mbcliplen(input.data(), length, readable_length), input.data());
+}
+
+char* error_message(const ErrorText& text, std::string_view input) {
+    return psprintf(text.message, readable(input));
+}
+
+void raise_error(const ErrorText& text, std::string_view input) {
     ereport(ERROR,
-            (errcode(text.sqlstate), errmsg(text.message, shown),
+            (errcode(text.sqlstate), errmsg(text.message, readable(input)),
              text.detail ? errdetail("%s", text.detail) : 0, text.hint ? errhint("%s", text.hint) : 0));
 }
 

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(24);
+SELECT plan(28);
 
 SELECT is(host_key('Go.Example.COM.:8443'), 'go.example.com', 'a host loses case, dot and port');
 SELECT is(host_key('[2001:DB8::1]:80'), '[2001:db8::1]', 'an IPv6 address keeps its colons');
@@ -26,6 +26,11 @@ SELECT lives_ok($$ SELECT add_domain('GO.example.com.', 'team-1') $$, 'a domain'
 SELECT results_eq('SELECT host FROM domain', $$ VALUES ('go.example.com' COLLATE "C") $$, 'in its plain form');
 SELECT throws_ok($$ SELECT add_domain('go.example.com:80') $$, '23505', NULL, 'a domain belongs to one workspace');
 SELECT throws_ok($$ SELECT add_domain('b.example', 'nobody') $$, '42704', 'workspace "nobody" does not exist', 'an unknown workspace');
+
+SELECT throws_ok($$ SELECT create_workspace('x', rules => '{sort}') $$, '22023', NULL, 'an unknown rule');
+SELECT lives_ok($$ SELECT add_domain('Bücher.example') $$, 'a domain beyond ASCII');
+SELECT is((SELECT count(*) FROM domain WHERE host = 'xn--bcher-kva.example'), 1::bigint, 'as browsers ask for it');
+SELECT lives_ok($$ SELECT block_host('*.Evil.example', 'spam'), block_host('evil.example'), block_host('evil.example', 'again') $$, 'hosts are blocked');
 
 SELECT lives_ok($$ SELECT set_page_texts('Nothing here.', NULL, 'team-1') $$, 'texts of the pages');
 SELECT results_eq($$ SELECT * FROM page_texts((SELECT id FROM workspace WHERE slug = 'team-1')) $$,

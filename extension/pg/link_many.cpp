@@ -1,0 +1,240 @@
+// shorten_many: the same as shorten, a set at a time.
+
+#include <algorithm>
+#include <cstring>
+
+#include "pg/link_store.h"
+
+#include "pg/guard.h"
+#include "pg/plans.h"
+#include "pg/text.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/tuplestore.h"
+}
+
+using namespace shortener;
+
+namespace {
+
+// A URL of the call. Equal ones share one entry, of the first of them.
+struct Entry {
+    Digest digest;
+    int position; // in the call
+    int64 id;     // drawn for it, or −1
+    Code code;
+    bool done;
+    bool created;
+};
+
+bool digest_less(const Digest& a, const Digest& b) {
+    return std::memcmp(a.bytes, b.bytes, digest_size) < 0;
+}
+bool digest_equal(const Digest& a, const Digest& b) {
+    return std::memcmp(a.bytes, b.bytes, digest_size) == 0;
+}
+
+// The entry of a digest that a statement gave back; `entries` are in order of their digests.
+Entry& entry_of(Datum value, Entry* entries, int count) {
+    Digest digest;
+    text_view(value).copy(reinterpret_cast<char*>(digest.bytes), digest_size);
+    return *std::lower_bound(entries, entries + count, digest,
+                             [](const Entry& entry, const Digest& wanted) { return digest_less(entry.digest, wanted); });
+}
+
+Datum array_of(Datum* elements, int count, Oid type) {
+    if (type == INT8OID)
+        return PointerGetDatum(construct_array(elements, count, type, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+    return PointerGetDatum(construct_array(elements, count, type, -1, false, TYPALIGN_INT));
+}
+
+// The digests of the entries that `wanted` accepts.
+template <typename Wanted> Datum digests(const Entry* entries, int count, int& chosen, Wanted&& wanted) {
+    Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count));
+    chosen = 0;
+    for (int i = 0; i < count; i++)
+        if (wanted(entries[i]))
+            elements[chosen++] = digest_datum(entries[i].digest);
+    return array_of(elements, chosen, BYTEAOID);
+}
+
+// Takes the codes that a statement gave back as (url_digest, short_code).
+void finish_from_result(Entry* entries, int count, bool created) {
+    for (uint64 row = 0; row < SPI_processed; row++) {
+        bool is_null;
+        Entry& entry = entry_of(result_value(row, 1, is_null), entries, count);
+        entry.code = Code::from(text_view(result_value(row, 2, is_null)));
+        entry.done = true;
+        entry.created = created;
+    }
+}
+
+// Finishes the entries whose links are there already and live long enough, then those that had to be extended.
+void find_known(const Workspace& workspace, Entry* entries, int count) {
+    static KeptStatement find("SELECT l.url_digest, l.short_code FROM pg_catalog.unnest($2) d (digest)"
+                              " JOIN shortener.link l ON l.workspace_id OPERATOR(pg_catalog.=) $1"
+                              " AND l.url_digest OPERATOR(pg_catalog.=) d.digest AND l.deleted_at IS NULL"
+                              " AND (l.expires_at IS NULL OR l.expires_at OPERATOR(pg_catalog.>=) $3)",
+                              {INT4OID, BYTEAARRAYOID, TIMESTAMPTZOID});
+    static KeptStatement extend("UPDATE shortener.link l SET expires_at = nullif($3, 'infinity')"
+                                " FROM pg_catalog.unnest($2) d (digest)"
+                                " WHERE l.workspace_id OPERATOR(pg_catalog.=) $1"
+                                " AND l.url_digest OPERATOR(pg_catalog.=) d.digest AND l.deleted_at IS NULL"
+                                " AND l.expires_at OPERATOR(pg_catalog.<) $3 RETURNING l.url_digest, l.short_code",
+                                {INT4OID, BYTEAARRAYOID, TIMESTAMPTZOID});
+    for (KeptStatement* statement : {&find, &extend}) {
+        int chosen;
+        const Datum wanted = digests(entries, count, chosen, [](const Entry& entry) { return !entry.done; });
+        if (chosen == 0)
+            return;
+        const Datum values[] = {Int32GetDatum(workspace.id), wanted, TimestampTzGetDatum(workspace.default_expiry)};
+        statement->run(values);
+        finish_from_result(entries, count, false);
+    }
+}
+
+// Inserts a link for each entry that is not finished, in the order of the digests, so that two calls with the
+// same URLs wait for each other instead of deadlocking.
+void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* entries, int count) {
+    static KeptStatement statement(
+        "INSERT INTO shortener.link (id, workspace_id, short_code, original_url, url_digest, redirect_status, expires_at) "
+        "SELECT n.id, $1, n.code, n.url, n.digest, $6, nullif($7, 'infinity')"
+        " FROM ROWS FROM (pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4), pg_catalog.unnest($5))"
+        " n (id, code, url, digest) "
+        "WHERE NOT EXISTS (SELECT FROM shortener.reserved_code r WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(n.code))"
+        " AND NOT EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) $1"
+        " AND r.short_code OPERATOR(pg_catalog.=) n.code) "
+        "ORDER BY n.digest ON CONFLICT DO NOTHING RETURNING url_digest, short_code",
+        {INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BYTEAARRAYOID, INT2OID, TIMESTAMPTZOID});
+    const Size size = sizeof(Datum) * count;
+    Datum* const ids = static_cast<Datum*>(palloc(size));
+    Datum* const codes = static_cast<Datum*>(palloc(size));
+    Datum* const hrefs = static_cast<Datum*>(palloc(size));
+    Datum* const keys = static_cast<Datum*>(palloc(size));
+    int chosen = 0;
+    for (int i = 0; i < count; i++)
+        if (Entry& entry = entries[i]; !entry.done) {
+            entry.id = take_id(workspace.code_style);
+            ids[chosen] = Int64GetDatum(entry.id);
+            codes[chosen] = text_datum(code_of(workspace, entry.id).view());
+            hrefs[chosen] = text_datum(urls[entry.position].href);
+            keys[chosen] = digest_datum(entry.digest);
+            chosen++;
+        }
+    if (chosen == 0)
+        return;
+    const Datum values[] = {Int32GetDatum(workspace.id),
+                            array_of(ids, chosen, INT8OID),
+                            array_of(codes, chosen, TEXTOID),
+                            array_of(hrefs, chosen, TEXTOID),
+                            array_of(keys, chosen, BYTEAOID),
+                            Int16GetDatum(workspace.redirect_status),
+                            TimestampTzGetDatum(workspace.default_expiry)};
+    statement.run(values);
+    finish_from_result(entries, count, true);
+}
+
+// Items whose link another session made meanwhile have a number too many; those that are still without a link
+// met a taken code, and their number is of no use.
+void return_unused_ids(const Workspace& workspace, Entry* entries, int count) {
+    for (int i = 0; i < count; i++)
+        if (Entry& entry = entries[i]; entry.id >= 0) {
+            if (entry.done && !entry.created)
+                return_id(workspace.code_style, entry.id);
+            entry.id = -1;
+        }
+}
+
+void shorten_entries(const Workspace& workspace, const CheckedUrl* urls, Entry* entries, int count) {
+    const auto is_done = [](const Entry& entry) { return entry.done; };
+    for (;;) {
+        find_known(workspace, entries, count);
+        return_unused_ids(workspace, entries, count);
+        insert_unknown(workspace, urls, entries, count);
+        if (std::all_of(entries, entries + count, is_done))
+            return;
+        CHECK_FOR_INTERRUPTS();
+    }
+}
+
+// One entry for each different URL that is not refused, in the order of the digests; `entry_of_position` tells for each
+// position whose entry answers it.
+int make_entries(const Workspace& workspace, const CheckedUrl* urls, int count, Entry* entries, int* entry_of_position) {
+    int accepted = 0;
+    for (int i = 0; i < count; i++)
+        if (!urls[i].refused()) {
+            Entry& entry = entries[accepted++] = Entry{};
+            entry.digest = digest_of(workspace, urls[i]);
+            entry.position = i;
+            entry.id = -1;
+        }
+    std::sort(entries, entries + accepted, [](const Entry& a, const Entry& b) {
+        const int order = std::memcmp(a.digest.bytes, b.digest.bytes, digest_size);
+        return order != 0 ? order < 0 : a.position < b.position;
+    });
+    int distinct = 0;
+    for (int i = 0; i < accepted; i++) {
+        if (distinct == 0 || !digest_equal(entries[distinct - 1].digest, entries[i].digest))
+            entries[distinct++] = entries[i];
+        entry_of_position[entries[i].position] = distinct - 1;
+    }
+    return distinct;
+}
+
+} // namespace
+
+SHORTENER_FUNCTION(shortener_shorten_many) {
+    require_install();
+    InitMaterializedSRF(fcinfo, 0);
+    ReturnSetInfo* const result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+    if (PG_ARGISNULL(0))
+        return 0;
+    const std::string_view slug = PG_ARGISNULL(1) ? std::string_view() : text_argument(fcinfo, 1);
+    Datum* given;
+    bool* nulls;
+    int count;
+    deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT, &given, &nulls, &count);
+
+    SPI_connect();
+    CheckedUrl* const urls = static_cast<CheckedUrl*>(palloc_extended(sizeof(CheckedUrl) * (count + 1), MCXT_ALLOC_HUGE));
+    Datum* patterns = nullptr;
+    int pattern_count = 0, capacity = 0;
+    for (int i = 0; i < count; i++) {
+        urls[i] = CheckedUrl{};
+        if (nulls[i])
+            urls[i].link_error = LinkError::no_url;
+        else
+            urls[i] = check_url(text_view(given[i]));
+        if (!urls[i].refused())
+            append_host_patterns(urls[i], patterns, pattern_count, capacity);
+    }
+    const Workspace workspace = find_workspace(slug, patterns, pattern_count);
+    if (workspace.has_refused_host)
+        check_hosts(urls, count, patterns, pattern_count);
+
+    Entry* const entries = static_cast<Entry*>(palloc_extended(sizeof(Entry) * (count + 1), MCXT_ALLOC_HUGE));
+    int* const entry_of_position = static_cast<int*>(palloc(sizeof(int) * (count + 1)));
+    const int distinct = make_entries(workspace, urls, count, entries, entry_of_position);
+    if (distinct > 0)
+        shorten_entries(workspace, urls, entries, distinct);
+
+    for (int i = 0; i < count; i++) {
+        const bool refused = urls[i].refused();
+        const Entry* const entry = refused ? nullptr : &entries[entry_of_position[i]];
+        Datum values[] = {
+            Int64GetDatum(int64{i} + 1),
+            given[i],
+            refused ? 0 : text_datum(entry->code.view()),
+            BoolGetDatum(!refused && entry->created && entry->position == i),
+            refused ? CStringGetTextDatum(refusal_message(urls[i], nulls[i] ? std::string_view() : text_view(given[i]))) : 0};
+        bool row_nulls[] = {false, nulls[i], refused, refused, !refused};
+        tuplestore_putvalues(result->setResult, result->setDesc, values, row_nulls);
+    }
+    SPI_finish();
+    return 0;
+}

@@ -1,0 +1,151 @@
+-- Links: create-or-get, changes, lists.
+
+CREATE FUNCTION shorten(url text, workspace text = NULL) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'shortener_shorten';
+COMMENT ON FUNCTION shorten(text, text) IS
+    'code of the URL in the workspace: the one it has, or a new one; NULL for NULL';
+
+CREATE FUNCTION create_link(
+    url text,
+    alias text = NULL,
+    expires_at timestamptz = NULL,
+    redirect_status integer = NULL,
+    title text = NULL,
+    description text = NULL,
+    metadata jsonb = NULL,
+    created_ip inet = NULL,
+    reuse boolean = true,
+    workspace text = NULL,
+    OUT short_code text,
+    OUT short_url text,
+    OUT original_url text,
+    OUT expires_at timestamptz,
+    OUT created boolean)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'shortener_create_link';
+COMMENT ON FUNCTION create_link(text, text, timestamptz, integer, text, text, jsonb, inet, boolean, text) IS
+    'create-or-get with all properties; with an alias, or reuse => false, always a link of its own';
+
+CREATE FUNCTION shorten_many(urls text[], workspace text = NULL)
+    RETURNS TABLE (ordinal bigint, url text, short_code text, created boolean, error text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1000
+    AS 'MODULE_PATHNAME', 'shortener_shorten_many';
+COMMENT ON FUNCTION shorten_many(text[], text) IS
+    'shorten() of each URL, one row per URL in order; a refused one has an error instead of a code and spoils no other';
+
+CREATE FUNCTION update_link(
+    code text,
+    url text = NULL,
+    expires_at timestamptz = NULL,
+    redirect_status integer = NULL,
+    title text = NULL,
+    description text = NULL,
+    metadata jsonb = NULL,
+    workspace text = NULL) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'shortener_update_link';
+COMMENT ON FUNCTION update_link(text, text, timestamptz, integer, text, text, jsonb, text) IS
+    'changes what is not NULL; expires_at infinity means never, an empty title or description none; false when there is no such link';
+
+CREATE FUNCTION disable_link(code text, workspace text = NULL) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM shortener.require_install();
+    UPDATE shortener.link l SET is_active = false
+        WHERE l.workspace_id = shortener.workspace_id(workspace) AND l.short_code = code AND l.deleted_at IS NULL;
+    RETURN FOUND;
+END $$;
+COMMENT ON FUNCTION disable_link(text, text) IS 'makes a link answer 410 until enable_link; false when there is no such link';
+
+CREATE FUNCTION enable_link(code text, workspace text = NULL) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM shortener.require_install();
+    UPDATE shortener.link l SET is_active = true
+        WHERE l.workspace_id = shortener.workspace_id(workspace) AND l.short_code = code AND l.deleted_at IS NULL;
+    RETURN FOUND;
+END $$;
+COMMENT ON FUNCTION enable_link(text, text) IS 'takes disable_link back; false when there is no such link';
+
+CREATE FUNCTION delete_link(code text, workspace text = NULL) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM shortener.require_install();
+    UPDATE shortener.link l SET deleted_at = now()
+        WHERE l.workspace_id = shortener.workspace_id(workspace) AND l.short_code = code AND l.deleted_at IS NULL;
+    RETURN FOUND;
+END $$;
+COMMENT ON FUNCTION delete_link(text, text) IS
+    'makes a link answer 410 for ever; its URL gets a new code when it is shortened again; false when there is no such link';
+
+CREATE FUNCTION get_link(code text, workspace text = NULL) RETURNS TABLE (
+    link_id bigint, short_code text, short_url text, original_url text, title text, description text, metadata jsonb,
+    redirect_status integer, is_active boolean, created_by text, created_ip inet, created_at timestamptz,
+    updated_at timestamptz, expires_at timestamptz)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    wanted constant integer := shortener.workspace_id(workspace);
+BEGIN
+    RETURN QUERY SELECT l.id, l.short_code::text, 'https://' || d.host || '/' || l.short_code, l.original_url, l.title, l.description,
+            l.metadata, l.redirect_status::integer, l.is_active, l.created_by, l.created_ip, l.created_at,
+            coalesce(l.updated_at, l.created_at), l.expires_at
+        FROM shortener.link l, (SELECT min(host) FROM shortener.domain WHERE workspace_id = wanted) d (host)
+        WHERE l.workspace_id = wanted AND l.short_code = code AND l.deleted_at IS NULL;
+END $$;
+COMMENT ON FUNCTION get_link(text, text) IS 'a link with all its properties; no row when there is none or it was deleted';
+
+CREATE FUNCTION list_links(workspace text = NULL, max_rows integer = 50, before timestamptz = NULL, before_id bigint = NULL) RETURNS TABLE (
+    link_id bigint, short_code text, short_url text, original_url text, title text, description text, metadata jsonb,
+    redirect_status integer, is_active boolean, created_by text, created_ip inet, created_at timestamptz,
+    updated_at timestamptz, expires_at timestamptz)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 50
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    wanted constant integer := shortener.workspace_id(workspace);
+BEGIN
+    RETURN QUERY SELECT l.id, l.short_code::text, 'https://' || d.host || '/' || l.short_code, l.original_url, l.title, l.description,
+            l.metadata, l.redirect_status::integer, l.is_active, l.created_by, l.created_ip, l.created_at,
+            coalesce(l.updated_at, l.created_at), l.expires_at
+        FROM shortener.link l, (SELECT min(host) FROM shortener.domain WHERE workspace_id = wanted) d (host)
+        WHERE l.workspace_id = wanted AND l.deleted_at IS NULL
+          AND l.id < coalesce(before_id, 9223372036854775807)
+          AND l.created_at < coalesce(before, 'infinity')
+        ORDER BY l.id DESC
+        LIMIT max_rows;
+END $$;
+COMMENT ON FUNCTION list_links(text, integer, timestamptz, bigint) IS
+    'links of a workspace, newest first; the next page is before_id => link_id of the last row';
+
+CREATE FUNCTION search_links(query text, workspace text = NULL, max_rows integer = 50) RETURNS TABLE (
+    link_id bigint, short_code text, short_url text, original_url text, title text, description text, metadata jsonb,
+    redirect_status integer, is_active boolean, created_by text, created_ip inet, created_at timestamptz,
+    updated_at timestamptz, expires_at timestamptz)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 50
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    wanted constant integer := shortener.workspace_id(workspace);
+BEGIN
+    RETURN QUERY SELECT l.id, l.short_code::text, 'https://' || d.host || '/' || l.short_code, l.original_url, l.title, l.description,
+            l.metadata, l.redirect_status::integer, l.is_active, l.created_by, l.created_ip, l.created_at,
+            coalesce(l.updated_at, l.created_at), l.expires_at
+        FROM (SELECT f.*, to_tsvector('pg_catalog.simple', coalesce(f.title, '') || ' ' || coalesce(f.description, '')) AS words
+              FROM shortener.link f WHERE f.title IS NOT NULL OR f.description IS NOT NULL) l,
+             (SELECT min(host) FROM shortener.domain WHERE workspace_id = wanted) d (host),
+             websearch_to_tsquery('pg_catalog.simple', query) q
+        WHERE l.workspace_id = wanted AND l.deleted_at IS NULL AND l.words @@ q
+        ORDER BY ts_rank(l.words, q) DESC, l.id DESC
+        LIMIT max_rows;
+END $$;
+COMMENT ON FUNCTION search_links(text, text, integer) IS
+    'links whose title and description have the words of a web search query, best first';

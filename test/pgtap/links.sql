@@ -1,0 +1,133 @@
+BEGIN;
+CREATE EXTENSION shortener;
+SELECT plan(92);
+
+SELECT throws_ok(call, '55000', 'the tables of shortener are not installed', call || ' before install')
+    FROM unnest('{"SELECT shortener.shorten(''http://a/'')","SELECT * FROM shortener.shorten_many(''{}'')",
+        "SELECT shortener.create_link(''http://a/'')","SELECT shortener.update_link(''a'')","SELECT shortener.disable_link(''a'')",
+        "SELECT shortener.enable_link(''a'')","SELECT shortener.delete_link(''a'')","SELECT shortener.get_link(''a'')",
+        "SELECT shortener.list_links()","SELECT shortener.search_links(''a'')"}'::text[]) call;
+
+CALL shortener.install();
+SET LOCAL search_path = shortener, public;
+CREATE FUNCTION pg_temp.status(code text) RETURNS integer LANGUAGE sql AS 'SELECT http_status FROM shortener.resolve(code)';
+-- A link expires; nobody may say so through the functions.
+CREATE FUNCTION pg_temp.expire(code text) RETURNS void LANGUAGE sql AS
+    $$ UPDATE shortener.link SET expires_at = now() - '1 second'::interval WHERE short_code = code $$;
+
+-- Create or get
+SELECT matches(shorten('https://example.com/a'), '^[0-9a-zA-Z]{7}$', 'a code has seven characters');
+SELECT is(shorten('https://example.com/a'), shorten('https://example.com/a'), 'the same URL has the same code');
+SELECT is(shorten('HTTP://EXAMPLE.com:80/a/?utm_source=x'), shorten('https://example.com/a'), 'so has another way to write it');
+SELECT isnt(shorten('https://example.com/A'), shorten('https://example.com/a'), 'paths have case');
+CREATE TEMP TABLE given AS SELECT shorten('http://x.example/b/?utm_source=y') AS code, shorten('https://x.example/b') AS later;
+SELECT is((SELECT location FROM given, resolve(code)), 'http://x.example/b/?utm_source=y', 'the visitor goes to the URL as given first');
+SELECT is((SELECT location FROM given, resolve(later)), 'http://x.example/b/?utm_source=y', 'whoever asked later');
+SELECT is(shorten(NULL), NULL, 'NULL for NULL');
+SELECT is((SELECT count(DISTINCT shorten('https://twice.example/')) FROM generate_series(1, 100)), 1::bigint, 'one code within a statement');
+CREATE TEMP TABLE orders (url text, code text);
+INSERT INTO orders SELECT url, shorten(url) FROM (SELECT 'https://shop.example/' || i % 10 AS url FROM generate_series(1, 100) i) u;
+SELECT is((SELECT count(DISTINCT code) || ' ' || count(DISTINCT (url, code)) FROM orders), '10 10', 'in an INSERT of the caller''s own');
+SELECT throws_ok($$ SELECT shorten('https://example.com/', 'nobody') $$, '42704', 'workspace "nobody" does not exist', 'an unknown workspace');
+
+-- Refused
+SELECT throws_ok($$ SELECT shorten('javascript:alert(1)') $$, NULL, NULL, 'another scheme');
+SELECT throws_ok($$ SELECT shorten('/path') $$, NULL, NULL, 'a relative URL');
+SELECT throws_ok($$ SELECT shorten('https://good@evil.example/') $$, '22023', NULL, 'credentials');
+SELECT throws_ok($$ SELECT shorten('https://example.com/' || repeat('a', 2029)) $$, '22001', NULL, '2,049 characters');
+SELECT lives_ok($$ SELECT shorten('https://example.com/' || repeat('a', 2028)) $$, '2,048 characters');
+SELECT throws_ok($$ SELECT shorten('https://example.com/' || repeat('a', 1000000)) $$, NULL, NULL, 'a megabyte');
+SELECT add_domain('go.example');
+SELECT throws_ok(format('SELECT shorten(%L)', url), '22023', NULL, url || ' is ours')
+    FROM unnest('{https://go.example/x,http://GO.example./,https://go.example:443/,http://go.example:8080/}'::text[]) url;
+SELECT block_host('evil.example'), block_host('*.bad.example', 'phishing');
+SELECT throws_ok($$ SELECT shorten('http://EVIL.example./') $$, '22023', NULL, 'a blocked host');
+SELECT lives_ok($$ SELECT shorten('http://www.evil.example/') $$, 'and not those below it');
+SELECT throws_ok($$ SELECT shorten('http://a.b.bad.example/') $$, '22023', NULL, 'hosts below a blocked domain');
+SELECT lives_ok($$ SELECT shorten('http://bad.example/') $$, 'and not the domain itself');
+
+-- Many
+SELECT results_eq($$ SELECT ordinal, url, short_code IS NOT NULL, created, error FROM
+        shorten_many('{https://m.example/1,nonsense,NULL,http://m.example/1/,https://m.example/2,https://a.bad.example/,https://go.example/,https://example.com/a}') $$,
+    $$ VALUES (1::bigint, 'https://m.example/1', true, true, NULL), (2, 'nonsense', false, NULL, 'URL "nonsense" has no scheme'),
+        (3, NULL, false, NULL, 'URL is null'), (4, 'http://m.example/1/', true, false, NULL), (5, 'https://m.example/2', true, true, NULL),
+        (6, 'https://a.bad.example/', false, NULL, 'URL "https://a.bad.example/" leads to a blocked host'),
+        (7, 'https://go.example/', false, NULL, 'URL "https://go.example/" leads to a domain of this shortener'),
+        (8, 'https://example.com/a', true, false, NULL) $$, 'a bad URL spoils only its own row');
+SELECT is((SELECT string_agg(DISTINCT short_code, ' ') FROM shorten_many('{https://m.example/1,http://m.example/1}')), shorten('https://m.example/1'), 'the codes are those of shorten');
+SELECT is_empty($$ SELECT * FROM link WHERE original_url ~ 'bad.example/$' AND original_url !~ '//bad' OR original_url ~ 'go.example|nonsense' $$, 'nothing is stored for a refused URL');
+SELECT is((SELECT count(DISTINCT short_code) FROM shorten_many((SELECT array_agg('https://bulk.example/' || i) FROM generate_series(1, 5000) i))), 5000::bigint, 'five thousand at once');
+SELECT is_empty($$ SELECT * FROM shorten_many(NULL) $$, 'no array, no rows');
+
+-- Properties and aliases
+SELECT results_eq($$ SELECT short_code, short_url, original_url, expires_at, created FROM create_link('https://p.example/', alias => 'My_alias-1') $$,
+    $$ VALUES ('My_alias-1', 'https://go.example/My_alias-1', 'https://p.example/', NULL::timestamptz, true) $$, 'an alias');
+SELECT isnt(shorten('https://p.example/'), 'My_alias-1', 'is a link of its own');
+SELECT isnt((SELECT short_code FROM create_link('https://p.example/', reuse => false)), shorten('https://p.example/'), 'so is one that shall not be reused');
+SELECT is((SELECT created FROM create_link('https://p.example/')), false, 'otherwise the link that is there');
+SELECT throws_ok($$ SELECT create_link('https://p.example/', alias => 'My_alias-1') $$, '23505', 'short code "My_alias-1" is taken', 'a taken alias');
+SELECT throws_ok(format('SELECT create_link(%L, alias => %L)', 'https://p.example/', alias), '22023', NULL, 'no alias: ' || left(alias, 9))
+    FROM unnest(ARRAY['', 'a b', 'ä', 'a.b', repeat('a', 51)]) alias;
+SELECT throws_ok($$ SELECT create_link('https://p.example/', alias => 'ADMIN') $$, '42939', NULL, 'a reserved word');
+INSERT INTO reserved_code VALUES ('ours');
+SELECT throws_ok($$ SELECT create_link('https://p.example/', alias => 'Ours') $$, '42939', NULL, 'one that was added');
+SELECT lives_ok($$ SELECT create_link('https://p.example/', alias => repeat('a', 50)) $$, 'fifty characters');
+SELECT throws_ok($$ SELECT create_link(NULL) $$, '22004', NULL, 'no URL');
+SELECT throws_ok($$ SELECT create_link('https://p.example/', redirect_status => 200) $$, '22023', NULL, 'no redirect');
+SELECT throws_ok($$ SELECT create_link('https://p.example/', expires_at => now()) $$, '22023', NULL, 'an expiry in the past');
+SELECT lives_ok($$ SELECT create_link('https://q.example/', 'q', '2200-01-01', 308, 'The title', 'Some words', '{"k": 1}', '192.0.2.1') $$, 'all properties');
+SELECT results_eq($$ SELECT original_url, expires_at, redirect_status, title, description, metadata, created_ip, created_by, is_active FROM get_link('q') $$,
+    $$ VALUES ('https://q.example/', '2200-01-01'::timestamptz, 308, 'The title', 'Some words', '{"k": 1}'::jsonb, '192.0.2.1'::inet, session_user::text COLLATE "default", true) $$, 'are kept');
+
+-- Life
+SELECT is((SELECT expires_at FROM create_link('https://l.example/', expires_at => '2200-01-01')), '2200-01-01'::timestamptz, 'an expiry');
+SELECT is((SELECT expires_at FROM create_link('https://l.example/', expires_at => '2150-01-01')), '2200-01-01'::timestamptz, 'never becomes earlier');
+SELECT is((SELECT expires_at FROM create_link('https://l.example/', expires_at => '2250-01-01')), '2250-01-01'::timestamptz, 'but later');
+SELECT is((SELECT expires_at FROM create_link('https://l.example/', expires_at => 'infinity')), NULL, 'and never is the latest');
+SELECT is((SELECT expires_at FROM create_link('https://l.example/', expires_at => '2250-01-01')), NULL, 'for good');
+SELECT create_link('https://r.example/', expires_at => '2200-01-01');
+SELECT pg_temp.expire(short_code) FROM link WHERE original_url = 'https://r.example/';
+SELECT is(pg_temp.status((SELECT short_code FROM link WHERE original_url = 'https://r.example/')), 410, 'expired');
+SELECT is(shorten('https://r.example/'), (SELECT short_code FROM link WHERE original_url = 'https://r.example/'), 'is revived under its own code');
+SELECT is(pg_temp.status(shorten('https://r.example/')), 302, 'and redirects');
+SELECT pg_temp.expire('q');
+SELECT ok(disable_link(shorten('https://r.example/')), 'disabled');
+SELECT is(pg_temp.status(shorten('https://r.example/')), 410, 'stays disabled when it is shortened again');
+SELECT ok(enable_link(shorten('https://r.example/')), 'enabled');
+SELECT is(pg_temp.status(shorten('https://r.example/')), 302, 'redirects again');
+CREATE TEMP TABLE before AS SELECT shorten('https://r.example/') AS code;
+SELECT ok(delete_link(code), 'deleted') FROM before;
+SELECT isnt(shorten('https://r.example/'), code, 'stays gone, and the URL has a new code') FROM before;
+SELECT is(pg_temp.status(code), 410, 'the old one is gone') FROM before;
+SELECT ok(NOT delete_link(code) AND NOT enable_link(code) AND NOT update_link(code, title => 'x'), 'nothing can be done with it') FROM before;
+SELECT throws_ok($$ SELECT create_link('https://p.example/', alias => code) FROM before $$, '23505', NULL, 'its code is taken for ever');
+
+-- Changes
+SELECT ok(update_link('My_alias-1', url => 'https://new.example/', title => 'New', redirect_status => 301), 'an update');
+SELECT results_eq($$ SELECT http_status, location FROM resolve('My_alias-1') $$, $$ VALUES (301, 'https://new.example/') $$, 'leads elsewhere');
+SELECT ok((SELECT updated_at >= created_at AND title = 'New' FROM get_link('My_alias-1')), 'updated_at is kept');
+SELECT ok(NOT update_link('nothing', title => 'x'), 'no such link');
+SELECT throws_ok($$ SELECT update_link('My_alias-1', url => 'https://evil.example/') $$, '22023', NULL, 'a blocked host is refused');
+CREATE TEMP TABLE moved AS SELECT shorten('https://from.example/') AS code;
+SELECT ok(update_link(code, url => 'https://to.example/'), 'a reusable link moves') FROM moved;
+SELECT isnt(shorten('https://from.example/'), code, 'its old URL has a new code') FROM moved;
+SELECT isnt(shorten('https://to.example/'), code, 'and its new URL one of its own') FROM moved;
+
+-- Styles, workspaces, lists
+SELECT create_workspace('counted', code_style => 'sequential'), create_workspace('flakes', code_style => 'snowflake'), create_workspace('short', default_ttl => '1 hour');
+CREATE TEMP TABLE counted AS SELECT shorten('https://s.example/', 'counted') AS code;
+SELECT is(base62_decode(code), (SELECT max(id) FROM link), 'sequential: the number itself') FROM counted;
+SELECT ok(snowflake_time(base62_decode(shorten('https://s.example/', 'flakes'))) > now() - '1 minute'::interval, 'snowflake: tells its time');
+SELECT is((SELECT expires_at FROM create_link('https://s.example/', workspace => 'short')), statement_timestamp() + '1 hour', 'a default life');
+SELECT create_link('https://alias.example/', alias => base62_encode(currval('link_id_seq') + 2), workspace => 'counted');
+SELECT ok((SELECT created FROM create_link('https://s.example/2', workspace => 'counted')), 'a generated code steps aside for an alias');
+SELECT is((SELECT array_agg(link_id ORDER BY n) FROM list_links(max_rows => 3) WITH ORDINALITY l (link_id, a, b, c, d, e, f, g, h, i, j, k, l, m, n)),
+    (SELECT array_agg(id) FROM (SELECT id FROM link WHERE workspace_id = workspace_id(NULL) AND deleted_at IS NULL ORDER BY id DESC LIMIT 3) l), 'a list, newest first');
+SELECT is((SELECT count(*) FROM list_links(max_rows => 3, before_id => (SELECT min(link_id) FROM list_links(max_rows => 3)))), 3::bigint, 'its next page');
+SELECT is((SELECT short_code FROM search_links('title words')), 'q', 'a search');
+SELECT is_empty($$ SELECT * FROM search_links('title -words') $$, 'with a word that must not be there');
+SELECT is((SELECT expired FROM link_overview WHERE slug = 'default'), 1::bigint, 'the overview counts the expired');
+SELECT is((SELECT count(*) FROM active_links WHERE short_code IN ('q', 'My_alias-1')), 1::bigint, 'active_links has only those that redirect');
+
+SELECT * FROM finish();
+ROLLBACK;
