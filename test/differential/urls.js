@@ -115,8 +115,19 @@ function withoutDots(path) {
 
 // Letters and digits of scripts written from right to left (Bidi_Class R, AL or AN, by their blocks).
 const rightToLeft = /[\u0590-\u08ff\u200f\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
-// Among them and around them, what came with Unicode 14 and 15.
-const recent = /[\u0870-\u0891\u0898-\u089f\u08b5\u08c8-\u08d2\u2e53-\u2e5d\u{10f70}-\u{10f89}\u{1df00}-\u{1df2a}]/u;
+// What came with Unicode 14 and 15, of which Ada 2.9 does not know the direction.
+const recent = new RegExp(`[${`
+    61d 870-88e 890-891 898-89f 8b5 8c8-8d2 c3c c5d cdd cf3 ece 170d 1715 171f 180f 1ac1-1ace 1b4c 1b7d-1b7e 1dfa
+    20c0 2c2f 2c5f 2e53-2e5d 9ffd-9fff a7c0-a7c1 a7d0-a7d1 a7d3 a7d5-a7d9 a7f2-a7f4 fbc2 fd40-fd4f fdcf fdfe-fdff
+    10570-1057a 1057c-1058a 1058c-10592 10594-10595 10597-105a1 105a3-105b1 105b3-105b9 105bb-105bc 10780-10785
+    10787-107b0 107b2-107ba 10efd-10eff 10f70-10f89 11070-11075 110c2 1123f-11241 116b9 11740-11746 11ab0-11abf
+    11b00-11b09 11f00-11f10 11f12-11f3a 11f3e-11f59 12f90-12ff2 1342f 13439-13455 16a70-16abe 16ac0-16ac9
+    1aff0-1aff3 1aff5-1affb 1affd-1affe 1b11f-1b122 1b132 1b155 1cf00-1cf2d 1cf30-1cf46 1cf50-1cfc3 1d1e9-1d1ea
+    1d2c0-1d2d3 1df00-1df1e 1df25-1df2a 1e030-1e06d 1e08f 1e290-1e2ae 1e4d0-1e4f9 1e7e0-1e7e6 1e7e8-1e7eb
+    1e7ed-1e7ee 1e7f0-1e7fe 1f6dc-1f6df 1f774-1f776 1f77b-1f77f 1f7d9 1f7f0 1f979 1f9cc 1fa75-1fa77 1fa7b-1fa7c
+    1fa87-1fa88 1faa9-1faaf 1fab7-1fabd 1fabf 1fac3-1fac5 1face-1facf 1fad7-1fadb 1fae0-1fae8 1faf0-1faf8
+    2a6de-2a6df 2b735-2b739 31350-323af
+    `.trim().split(/\s+/).map((range) => range.replace(/[0-9a-f]+/g, (code) => `\\u{${code}}`)).join('')}]`, 'u');
 
 const labels = (url) => domainToUnicode(url.hostname).split('.');
 
