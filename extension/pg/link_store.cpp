@@ -13,6 +13,7 @@
 #include "pg/url.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
@@ -50,6 +51,34 @@ struct SpareIds {
 };
 
 SpareIds spare_ids;
+
+// Numbers spent by the current transaction, if it is serializable. Such a transaction fails by design, its
+// results are void until it commits, and it is tried again: the numbers go back on offer. After any other
+// rollback a number stays burnt, because a client may have shown its code.
+struct SpentIds {
+    int64 ids[SpareIds::capacity];
+    int count;
+};
+
+SpentIds spent_ids;
+
+void end_of_transaction(XactEvent event, void*) {
+    if (event == XACT_EVENT_ABORT)
+        while (spent_ids.count > 0 && spare_ids.count < SpareIds::capacity)
+            spare_ids.ids[spare_ids.count++] = spent_ids.ids[--spent_ids.count];
+    if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
+        spent_ids.count = 0;
+}
+
+void remember_spent(int64 id) {
+    static bool registered = false;
+    if (!registered) {
+        RegisterXactCallback(end_of_transaction, nullptr);
+        registered = true;
+    }
+    if (IsolationIsSerializable() && spent_ids.count < SpareIds::capacity)
+        spent_ids.ids[spent_ids.count++] = id;
+}
 
 Oid id_sequence() {
     const Oid schema = get_namespace_oid("shortener", false);
@@ -204,6 +233,7 @@ void spend_id(CodeStyle style, int64 id) {
     for (int i = spare_ids.count; i-- > 0;)
         if (spare_ids.ids[i] == id) {
             spare_ids.ids[i] = spare_ids.ids[--spare_ids.count];
+            remember_spent(id);
             return;
         }
 }
