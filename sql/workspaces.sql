@@ -36,10 +36,11 @@ CREATE FUNCTION workspace_id(workspace text) RETURNS integer
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    wanted constant text := coalesce(workspace, current_setting('shortener.default_workspace'));
+    wanted text;
     found integer;
 BEGIN
-    PERFORM shortener.require_install();
+    PERFORM shortener.require_install(); -- also loads the library, which defines the setting
+    wanted := coalesce(workspace, current_setting('shortener.default_workspace'));
     SELECT id INTO found FROM shortener.workspace WHERE slug = wanted;
     IF found IS NULL THEN
         RAISE 'workspace "%" does not exist', wanted USING ERRCODE = 'undefined_object';

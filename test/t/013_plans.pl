@@ -1,0 +1,59 @@
+# With a million links, and after plans have turned generic, every look-up goes through its index.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('plans');
+$node->init;
+$node->append_conf('postgresql.conf', "fsync = off\nautovacuum = off\nshared_buffers = 256MB\nmax_wal_size = 4GB\n"
+	  . "session_preload_libraries = 'auto_explain'\nauto_explain.log_min_duration = 0\nauto_explain.log_nested_statements = on");
+$node->start;
+# Hand-made rows, because they are faster; a thousand real ones among them.
+$node->safe_psql('postgres', q{
+	SET auto_explain.log_min_duration = -1;
+	CREATE EXTENSION shortener;
+	CALL shortener.install();
+	INSERT INTO shortener.link (workspace_id, short_code, original_url, url_digest, redirect_status)
+		SELECT 1, 'c' || i, 'https://example.com/' || i, substr(sha256(i::text::bytea), 1, 11), 302 FROM generate_series(1, 1000000) i;
+	INSERT INTO shortener.retired_code SELECT 1, 'r' || i FROM generate_series(1, 10000) i;
+	SELECT count(*) FROM shortener.shorten_many((SELECT array_agg('https://known.example/' || i) FROM generate_series(1, 1000) i));
+	VACUUM ANALYZE shortener.link;
+	ANALYZE shortener.retired_code});
+
+# Runs statements in one session and gives the plans of everything that ran inside them.
+sub plans
+{
+	my ($sql) = @_;
+	my $offset = -s $node->logfile;
+	$node->safe_psql('postgres', $sql);
+	return substr(slurp_file($node->logfile), $offset);
+}
+
+my $resolve = 'PREPARE r(text) AS SELECT * FROM shortener.resolve($1);' . join '', map { "EXECUTE r('c$_');" } 1 .. 8;
+my %path = (
+	'resolve' => [ $resolve, qr/Index Scan using link_short_code/ ],
+	'resolve_many' => [ 'PREPARE m(text[]) AS SELECT * FROM shortener.resolve_many($1);' . "EXECUTE m('{c1,c2,r1,x}');" x 8, qr/Index Scan using link_short_code/ ],
+	'shorten, known' => [ "SELECT shortener.shorten('https://known.example/1');" x 8, qr/Index Scan using link_url_digest/ ],
+	'shorten, new' => [ join('', map { "SELECT shortener.shorten('https://new.example/$_');" } 1 .. 8), qr/Index Scan using link_url_digest/ ],
+	'shorten_many, known' => [ "SELECT shortener.shorten_many('{https://known.example/1,https://known.example/2}');" x 8, qr/Index Scan using link_url_digest/ ],
+	'shorten_many, thousand new' => [
+		join('', map { "SELECT count(*) FROM shortener.shorten_many((SELECT array_agg('https://more.example/$_/' || i) FROM generate_series(1, 1000) i));" } 1 .. 8),
+		qr/Index Scan using link_url_digest/ ],
+	'list_links' => [ 'SELECT count(*) FROM shortener.list_links(before_id => 500000);' x 8, qr/Index Scan Backward using link_pkey/ ],
+	'delete_link' => [ join('', map { "SELECT shortener.delete_link('c$_');" } 1 .. 8), qr/Index Scan using link_short_code/ ],
+	'removal' => [ join('', map { "DELETE FROM shortener.link WHERE workspace_id = 1 AND short_code = 'c2$_';" } 1 .. 8), qr/Index Scan using link_short_code/ ]);
+for my $name (sort keys %path)
+{
+	my ($sql, $expected) = @{ $path{$name} };
+	my $plans = plans($sql);
+	like($plans, $expected, "$name uses its index");
+	# A thousand codes against ten thousand retired ones may well be a hash join.
+	my $whole = $name =~ /thousand/ ? qr/Seq Scan on link\b/ : qr/Seq Scan on (link|retired_code)\b/;
+	unlike($plans, $whole, "$name never reads a whole table");
+}
+
+$node->stop;
+done_testing();
