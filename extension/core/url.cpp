@@ -285,6 +285,8 @@ UrlError canonical_url(std::string_view input, std::span<char> storage, Url& url
         parts.has_fragment = true;
     }
     parts.href = between(begin, out);
+    if (parts.href.size() > url_max_length)
+        return UrlError::too_long;
     url = parts;
     return UrlError::none;
 }

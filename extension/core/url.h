@@ -13,7 +13,8 @@
 
 namespace shortener {
 
-// Longer input, in bytes, is refused before it is looked at.
+// Longer input, in bytes, is refused before it is looked at, and so is what would give a longer result: every
+// result can be read again.
 inline constexpr std::size_t url_max_length = 65536;
 
 // A host that needs IDNA may have so many bytes of UTF-8 and become so many of ASCII: Punycode takes

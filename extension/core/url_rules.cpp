@@ -161,7 +161,10 @@ UrlError normalize_url(std::string_view input, UrlRules rules, std::span<char> s
         *out++ = '#';
         out = append(out, url.fragment);
     }
-    key = {areas.key, static_cast<std::size_t>(out - areas.key)};
+    const auto length = static_cast<std::size_t>(out - areas.key);
+    if (length > url_max_length) // by the one byte of https
+        return UrlError::too_long;
+    key = {areas.key, length};
     return UrlError::none;
 }
 

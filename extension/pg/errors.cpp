@@ -30,7 +30,7 @@ const ErrorText& error_text(UrlError error) noexcept {
     static constexpr ErrorText texts[] = {
         {ERRCODE_INTERNAL_ERROR, "no error", nullptr, nullptr},
         {ERRCODE_PROGRAM_LIMIT_EXCEEDED, "URL \"%s\" is too long",
-         "A URL may have at most 65536 bytes of UTF-8.", nullptr},
+         "A URL may have at most 65536 bytes, as given and percent-encoded.", nullptr},
         {ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, "URL is not valid UTF-8",
          "A database with encoding SQL_ASCII does not check this itself.", nullptr},
         {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL is empty", nullptr, nullptr},

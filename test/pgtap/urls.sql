@@ -68,7 +68,7 @@ SELECT throws_ok(format('SELECT normalize_url(%L)', given), sqlstate, message, '
 SELECT is_empty('SELECT given FROM refused WHERE is_url(given)', 'is_url refuses them without an error');
 
 SELECT is(length(canonical_url('http://h/' || repeat('x', 65536 - 9))), 65536, 'the longest URL there is');
-SELECT is(length(canonical_url('http://h/' || repeat('"', 65536 - 9))), 9 + 3 * (65536 - 9), 'and the longest result');
+SELECT throws_ok($$ SELECT canonical_url('http://h/' || repeat('"', 30000)) $$, '54000', NULL, 'a result that could not be read again');
 
 -- The rules
 CREATE TEMPORARY TABLE normalized (rules text[], given text, expected text);

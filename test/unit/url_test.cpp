@@ -165,12 +165,17 @@ TEST(Url, RefusesWhatIsTooLong) {
     const std::string head = "http://h/";
     EXPECT_EQ(canonical(head + std::string(url_max_length - head.size(), ' ') + "x"), "<too_long>");
     EXPECT_EQ(canonical(std::string(1'000'000, '\xff')), "<too_long>");
-    // The worst expansion there is fits the bound; the sanitizer watches.
-    const std::string worst = head + std::string(url_max_length - head.size(), '"');
-    EXPECT_EQ(canonical(worst).size(), head.size() + 3 * (url_max_length - head.size()));
-    EXPECT_EQ(normalized(worst).size(), 1 + head.size() + 3 * (url_max_length - head.size()));
+    // The worst expansion there is fits the storage, which the sanitizer watches, and is refused as a result.
+    EXPECT_EQ(canonical(head + std::string(url_max_length - head.size(), '"')), "<too_long>");
+    const std::size_t quotes = (url_max_length - head.size()) / 3;
+    EXPECT_EQ(canonical(canonical(head + std::string(quotes, '"'))).size(), head.size() + 3 * quotes);
+    EXPECT_EQ(canonical(head + std::string(quotes + 1, '"')), "<too_long>");
+    const std::string longest = head + std::string(url_max_length - head.size(), 'x');
+    EXPECT_EQ(canonical(longest), longest);
+    EXPECT_EQ(normalized(longest), "<too_long>") << "https is one byte more";
+    EXPECT_EQ(normalized(longest, UrlRules::none), longest);
     std::string many = head + "?b";
-    while (many.size() + 2 <= url_max_length)
+    while (many.size() + 3 <= url_max_length)
         many += "&a";
     EXPECT_EQ(normalized(many).size(), many.size() + 1);
     std::string dots = head;
