@@ -11,7 +11,7 @@ PG_CXXFLAGS = -std=c++20 -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-
 SHLIB_LINK = -lstdc++ -licuuc
 
 # The extension's script is these topics, in this order.
-SQL_PARTS = codes urls install workspaces links resolve
+SQL_PARTS = codes urls install workspaces links resolve expiry jobs
 DATA_built = sql/shortener--$(EXTVERSION).sql
 DATA = $(wildcard sql/shortener--*--*.sql)
 EXTRA_CLEAN = .build $(OBJS:.o=.d) frontend/shortenerd

@@ -1,0 +1,109 @@
+# cleanup_expired against a plain batched DELETE, and what uncached resolves notice of it.
+use strict;
+use warnings;
+
+use Bench;
+use Time::HiRes qw(time);
+
+my $links = $ENV{BENCH_EXPIRY_LINKS} // 2_000_000;    # half of them expired
+my $rounds = 3;
+
+sql('CALL shortener.install()');
+
+# Two million links, every second one expired, in a fresh table each time.
+sub fill
+{
+	sql("TRUNCATE shortener.link, shortener.retired_code");
+	sql("INSERT INTO shortener.link (workspace_id, short_code, original_url, redirect_status, expires_at)
+		SELECT w.id, 'bench-' || i, 'https://example.com/' || rpad(i::text, 80, 'x'), 302,
+			CASE WHEN i % 2 = 0 THEN now() - interval '40 days' + i * interval '1 ms' END
+		FROM shortener.workspace w, generate_series(1, $links) i WHERE w.slug = 'default'");
+	sql('VACUUM ANALYZE shortener.link');
+	sql('CHECKPOINT');
+	return;
+}
+
+sql(<<'SQL');
+CREATE PROCEDURE plain_delete(batch_size integer) LANGUAGE plpgsql AS $$
+DECLARE
+    batch integer;
+BEGIN
+    LOOP
+        DELETE FROM shortener.link WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM shortener.link WHERE expires_at < now() - interval '30 days' AND deleted_at IS NULL
+            ORDER BY expires_at LIMIT batch_size));
+        GET DIAGNOSTICS batch = ROW_COUNT;
+        COMMIT;
+        EXIT WHEN batch < batch_size;
+    END LOOP;
+END $$;
+SQL
+
+sub rate
+{
+	my ($call) = @_;
+	return sub {
+		fill();
+		my $before = sql('SELECT count(*) FROM shortener.link');
+		my $start = time;
+		sql($call);
+		my $seconds = time - $start;
+		my $removed = $before - sql('SELECT count(*) FROM shortener.link');
+		die "$call removed $removed" unless $removed == $links / 2;
+		return $removed / $seconds;
+	};
+}
+
+heading('expiry');
+compare(
+	"cleanup_expired / plain batched DELETE, 1 of 2 M, batches of 1,000",
+	unit => 'rows/s',
+	goal => '>= 0.5',
+	rounds => $rounds,
+	ours => rate("CALL shortener.cleanup_expired(max_duration => '1 hour')"),
+	reference => rate('CALL plain_delete(1000)'));
+
+# 99th percentile of resolve through one connection, over three seconds, in milliseconds.
+sub resolve_p99
+{
+	my $script = File::Temp->new(SUFFIX => '.sql');
+	print $script "\\set i random(1, $links)\nSELECT * FROM shortener.resolve('bench-' || :i);\n";
+	close $script;
+	my $logs = File::Temp->newdir;
+	system('pgbench', '-n', '-M', 'prepared', '-T', 3, '-l', '--log-prefix', "$logs/log", '-f', $script->filename, '-D', "links=$links")
+	  == 0 or die 'pgbench failed';
+	my @latencies;
+	for my $log (glob "$logs/log*")
+	{
+		open(my $lines, '<', $log) or die "$log: $!";
+		push @latencies, map { (split)[2] / 1000 } <$lines>;
+	}
+	@latencies = sort { $a <=> $b } @latencies;
+	return $latencies[ 0.99 * @latencies ];
+}
+
+fill();
+my $cleanup;
+compare(
+	'p99 of resolve during cleanup_expired / without',
+	unit => 'ms',
+	goal => '<= 1.5',
+	rounds => 5,
+	ours => sub {
+		my $pid = fork // die "fork: $!";
+		exec 'psql', '-Xqc', "CALL shortener.cleanup_expired(max_duration => '1 hour')" if !$pid;
+		my $p99 = resolve_p99();
+		# All of the measurement must have been during a cleanup: stop it only now, and fill again if it had ended.
+		my $running = sql('SELECT is_running FROM shortener.cleanup_stats');
+		sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL shortener.cleanup%'");
+		waitpid $pid, 0;
+		die 'the cleanup ended before the measurement; set BENCH_EXPIRY_LINKS higher' if $running ne 't';
+		fill();
+		return $p99;
+	},
+	reference => \&resolve_p99);
+my $longest = sql("SELECT round(max(ms), 1) FROM (SELECT 1000 * extract(epoch FROM finished_at - started_at) / greatest(removed / 1000, 1) AS ms
+	FROM shortener.cleanup_run WHERE finished_at IS NOT NULL AND removed > 0) r");
+print "mean batch of the slowest run: $longest ms (goal: no batch longer than 1000 ms)\n";
+my ($codes, $bytes) = split /\|/, sql("SELECT count(*), pg_total_relation_size('shortener.retired_code') FROM shortener.retired_code");
+printf "retired_code: %.0f bytes a code, index and all\n", $bytes / $codes if $codes;

@@ -1,0 +1,112 @@
+-- Expiry: every read checks expires_at, so a link is gone at its moment; cleanup_expired reclaims the rows later.
+
+CREATE PROCEDURE cleanup_expired(batch_size integer = 1000, older_than interval = '30 days',
+                                 max_duration interval = '5 minutes', archive boolean = false)
+    LANGUAGE plpgsql
+AS $$
+-- It commits, so it can have no SET clause and no SECURITY DEFINER: all names are qualified instead.
+-- Several may run at once: SKIP LOCKED deals each row to one of them, and a row that a revival holds to none.
+-- That needs no lock that a cancelled run could leave behind in its session.
+DECLARE
+    started constant timestamptz := clock_timestamp();
+    margin constant interval := '1 hour';
+    cutoff timestamptz;
+    run bigint;
+    batch integer; -- rows that the last batch removed
+    failure text;
+    failure_state text;
+BEGIN
+    IF batch_size IS NULL OR batch_size NOT BETWEEN 1 AND 100000 THEN
+        RAISE 'batch_size must be from 1 to 100000' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF older_than IS NULL OR max_duration IS NULL OR archive IS NULL THEN
+        RAISE 'older_than, max_duration and archive must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    IF max_duration <= '0' THEN
+        RAISE 'max_duration must be positive' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM shortener.require_install();
+    IF pg_is_in_recovery() THEN
+        RAISE NOTICE 'nothing to do on a standby: the primary''s cleanup arrives by replication';
+        RETURN;
+    END IF;
+    IF older_than < margin THEN
+        RAISE NOTICE 'links are kept for % after their expiry at the least, against clocks that disagree', margin;
+    END IF;
+    cutoff := started - greatest(older_than, margin);
+
+    INSERT INTO shortener.cleanup_run (started_at, pid, backend_start)
+        SELECT started, a.pid, a.backend_start FROM pg_stat_get_activity(pg_backend_pid()) a
+        RETURNING id INTO run;
+    CALL shortener.forget_cleanup_runs();
+    COMMIT;
+
+    LOOP
+        BEGIN
+            WITH removed AS (
+                DELETE FROM shortener.link l
+                WHERE l.ctid = ANY (ARRAY(
+                    SELECT e.ctid FROM shortener.link e
+                    WHERE e.expires_at < cutoff AND e.deleted_at IS NULL
+                    ORDER BY e.expires_at
+                    LIMIT batch_size
+                    FOR UPDATE SKIP LOCKED))
+                RETURNING l.*
+            ), retired AS (
+                INSERT INTO shortener.retired_code (workspace_id, short_code)
+                SELECT r.workspace_id, r.short_code FROM removed r
+            ), archived AS (
+                INSERT INTO shortener.link_archive (id, created_at, updated_at, expires_at, deleted_at, workspace_id,
+                    redirect_status, is_active, url_digest, short_code, original_url, title, description, metadata,
+                    created_by, created_ip)
+                SELECT r.id, r.created_at, r.updated_at, r.expires_at, r.deleted_at, r.workspace_id,
+                    r.redirect_status, r.is_active, r.url_digest, r.short_code, r.original_url, r.title, r.description, r.metadata,
+                    r.created_by, r.created_ip
+                FROM removed r WHERE archive
+            )
+            SELECT count(*) INTO batch FROM removed;
+        EXCEPTION WHEN OTHERS THEN
+            GET STACKED DIAGNOSTICS failure = MESSAGE_TEXT, failure_state = RETURNED_SQLSTATE;
+            batch := 0;
+        END;
+        UPDATE shortener.cleanup_run r
+            SET removed = r.removed + batch, last_batch_size = coalesce(nullif(batch, 0), r.last_batch_size)
+            WHERE r.id = run;
+        COMMIT;
+        EXIT WHEN batch < batch_size OR clock_timestamp() - started >= max_duration;
+    END LOOP;
+
+    UPDATE shortener.cleanup_run SET finished_at = clock_timestamp(), error = failure WHERE id = run;
+    COMMIT;
+    IF failure IS NOT NULL THEN
+        RAISE '%', failure USING ERRCODE = failure_state,
+            DETAIL = 'The batches before it are done; the run is recorded in shortener.cleanup_run.';
+    END IF;
+END $$;
+COMMENT ON PROCEDURE cleanup_expired(integer, interval, interval, boolean) IS
+    'removes links that expired longer ago than older_than, in batches of one transaction each; their codes stay retired';
+
+CREATE PROCEDURE forget_cleanup_runs(keep integer = 1000)
+    LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    -- What goes is added to the totals, so that cleanup_stats loses nothing.
+    WITH gone AS (
+        DELETE FROM shortener.cleanup_run
+        WHERE id <= (SELECT max(id) FROM shortener.cleanup_run) - keep AND (finished_at IS NOT NULL OR started_at < now() - interval '1 day')
+        RETURNING *
+    )
+    UPDATE shortener.cleanup_total t
+    SET removed = t.removed + g.removed, successful_runs = t.successful_runs + g.successful,
+        failed_runs = t.failed_runs + g.failed, successful_ms = t.successful_ms + g.ms
+    FROM (SELECT coalesce(sum(removed), 0) AS removed,
+                 count(*) FILTER (WHERE succeeded) AS successful,
+                 count(*) FILTER (WHERE NOT succeeded) AS failed,
+                 coalesce(sum(ms) FILTER (WHERE succeeded), 0) AS ms
+          FROM (SELECT removed, finished_at IS NOT NULL AND error IS NULL AS succeeded,
+                       extract(epoch FROM finished_at - started_at) * 1000 AS ms FROM gone) r) g
+    WHERE g.successful + g.failed > 0;
+$$;
+COMMENT ON PROCEDURE forget_cleanup_runs(integer) IS 'keeps the last runs of cleanup_expired one by one and the older ones as totals';
+
+REVOKE EXECUTE ON PROCEDURE cleanup_expired(integer, interval, interval, boolean), forget_cleanup_runs(integer) FROM PUBLIC;
