@@ -4,6 +4,7 @@ CREATE PROCEDURE cleanup_expired(batch_size integer = 1000, older_than interval 
                                  max_duration interval = '5 minutes', archive boolean = false)
     LANGUAGE plpgsql
 AS $$
+-- The trigger of link retires the codes of what is deleted, here and everywhere else.
 -- It commits, so it can have no SET clause and no SECURITY DEFINER: all names are qualified instead.
 -- Several may run at once: SKIP LOCKED deals each row to one of them, and a row that a revival holds to none.
 -- That needs no lock that a cancelled run could leave behind in its session.
@@ -52,9 +53,6 @@ BEGIN
                     LIMIT batch_size
                     FOR UPDATE SKIP LOCKED))
                 RETURNING l.*
-            ), retired AS (
-                INSERT INTO shortener.retired_code (workspace_id, short_code)
-                SELECT r.workspace_id, r.short_code FROM removed r
             ), archived AS (
                 INSERT INTO shortener.link_archive (id, created_at, updated_at, expires_at, deleted_at, workspace_id,
                     redirect_status, is_active, url_digest, short_code, original_url, title, description, metadata,
