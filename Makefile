@@ -57,8 +57,8 @@ deps: ## install the Debian packages that are missing
 stage: deps ## build and install into .build/postgres, a private copy of the Postgres installation
 	@tools/stage $(MAKE) $(PG_CONFIG)
 
-run: stage ## start a private cluster under .run and say how to use it
-	@tools/run
+run: stage ## start a private cluster and the frontend under .run, and say how to use them
+	@tools/run $(PORT)
 
 stop: ## stop what `make run` started
 	@tools/stop
