@@ -1,4 +1,6 @@
-# Links against hand-written SQL on the same tables.
+# Links against hand-written SQL on the same tables. pgbench has numbers only: both sides read the URL, or what
+# the reference wants in its place, by number from a table filled before. Codes may be numbers, so they come as
+# parameters.
 use strict;
 use warnings;
 
@@ -6,104 +8,167 @@ use Bench;
 
 my $seconds = $ENV{BENCH_SECONDS} // 5;
 my $million = $ENV{BENCH_LINKS} // 1_000_000;
+my $large = $ENV{BENCH_LARGE};
+my $known = 100_000;
+my $rounds = 7;
 
-sql('CALL shortener.install(); ALTER DATABASE bench SET synchronous_commit = on');
-
-# 100 characters.
-sub url_sql { my ($number) = @_; return "rpad('https://example.com/' || $number || '/', 100, 'x')"; }
-
+# Shortens URLs of 100 characters with these numbers.
 sub fill
 {
 	my ($from, $to) = @_;
 	for (my $first = $from; $first <= $to; $first += 10_000)
 	{
 		my $last = $first + 9_999 > $to ? $to : $first + 9_999;
-		sql("SELECT count(*) FROM shortener.shorten_many((SELECT array_agg(" . url_sql('i') . ") FROM generate_series($first, $last) i))");
+		sql("SELECT count(*) FROM shortener.shorten_many((SELECT array_agg(rpad('https://example.com/' || i || '/', 100, 'x')) FROM generate_series($first, $last) i))");
 	}
+	sql('VACUUM ANALYZE shortener.link');
 	return;
 }
 
+# So many links chosen at random, under the numbers from 1.
+sub choose_known
+{
+	my ($count) = @_;
+	sql("CREATE TABLE known AS SELECT row_number() OVER ()::int AS n, l.* FROM ("
+		  . "SELECT original_url AS url, url_digest AS digest, short_code AS code FROM shortener.link ORDER BY random() LIMIT $count) l");
+	sql('ALTER TABLE known ADD PRIMARY KEY (n)');
+	sql('VACUUM ANALYZE known');
+	die "fewer than $count links" if sql('SELECT count(*) FROM known') != $count;
+	return;
+}
+
+sub links { return sql('SELECT count(*) FROM shortener.link'); }
+
+# Runs a script that must make so many links.
+sub making
+{
+	my ($count, @pgbench) = @_;
+	my $before = links();
+	my $result = pgbench(@pgbench);
+	my $made = links() - $before;
+	die "$made links instead of $count: $pgbench[0]" if $made != $count;
+	return $result->{tps};
+}
+
 heading('links');
-fill(1, 100_000);
-sql('VACUUM ANALYZE shortener.link');
+sql('CALL shortener.install()');
+fill(1, $known);
+choose_known($known);
 
-# Every client makes URLs of its own, in either way.
-my $run = 0;
-sub new_urls { $run++; return "'https://new.example/$run/' || :client_id || '/' || :n"; }
-my $count = "\\set n :n + 1\n";
+# New URLs of 100 characters; every run takes the next ones.
+my ($clients, $inserts, $batches) = (8, 500 * $seconds, 100);
+my $new = 2 * $rounds * $clients * $inserts + 2 * 5 * $batches * 1000;
+sql('CREATE UNLOGGED TABLE new AS SELECT n, url, substr(sha256(url::bytea), 1, 11) AS digest,'
+	  . " substr(translate(encode(sha256(url::bytea), 'base64'), '+/', '-_'), 1, 9) AS code"
+	  . " FROM (SELECT n, rpad('https://new.example/' || n || '/', 100, 'x') AS url FROM generate_series(1, $new) n) u");
+sql('ALTER TABLE new ADD PRIMARY KEY (n)');
+sql('VACUUM ANALYZE new');
+my $taken = 0;
+sub take { my ($count) = @_; $taken += $count; return $taken - $count; }
+
+my $insert = 'INSERT INTO shortener.link (workspace_id, short_code, original_url, url_digest, redirect_status) SELECT 1, code, url, digest, 302 FROM new';
+my $create = sub {
+	my ($statement) = @_;
+	return sub {
+		my $first = take($clients * $inserts);
+		return making($clients * $inserts, "\\set i :i + 1\n\\set n $first + :client_id * $inserts + :i\n$statement;",
+			clients => $clients, protocol => 'prepared', transactions => $inserts, define => ['i=0']);
+	};
+};
 compare(
-	'shorten of new URLs / prepared INSERT, 8 clients',
-	unit => '/s', goal => '>= 0.8',
-	ours => sub {
-		my $url = new_urls();
-		return pgbench("$count SELECT shortener.shorten($url);", clients => 8, protocol => 'prepared', seconds => $seconds, define => ['n=0'])->{tps};
-	},
-	reference => sub {
-		my $url = new_urls();
-		# What the statement inside shorten gets as parameters.
-		return pgbench("$count INSERT INTO shortener.link (workspace_id, short_code, original_url, url_digest, redirect_status)"
-			  . " VALUES (1, 'r$run-' || :client_id || '-' || :n, $url, substr(sha256(($url)::bytea), 1, 11), 302) ON CONFLICT DO NOTHING;",
-			clients => 8, protocol => 'prepared', seconds => $seconds, define => ['n=0'])->{tps};
-	});
+	"shorten of new URLs / prepared INSERT, $clients clients",
+	unit => '/s', goal => '>= 0.8', rounds => $rounds,
+	ours => $create->('SELECT shortener.shorten((SELECT url FROM new WHERE n = :n))'),
+	reference => $create->("$insert WHERE n = :n ON CONFLICT DO NOTHING RETURNING short_code"));
 
-my $pick = "\\set n random(1, 100000)\n";
-my $known_url = url_sql(':n');
+# Statements with any number from 1 to $known.
+my $look_up = sub {
+	my ($statement) = @_;
+	return sub {
+		return pgbench("\\set n random(1, $known)\n$statement;", clients => $clients, protocol => 'prepared', seconds => $seconds)->{tps};
+	};
+};
+my $find_url = 'SELECT short_code FROM shortener.link WHERE workspace_id = 1 AND url_digest = (SELECT digest FROM known WHERE n = %s) AND deleted_at IS NULL';
+for my $n (1, $known)
+{
+	my ($url, $code) = split /\|/, sql("SELECT url, code FROM known WHERE n = $n");
+	die 'the sides differ' if sql(sprintf $find_url, $n) ne $code || sql("SELECT shortener.shorten('$url')") ne $code;
+}
 compare(
-	'shorten of known URLs / prepared point SELECT, 8 clients',
-	unit => '/s', goal => '>= 0.7',
-	ours => sub {
-		return pgbench("$pick SELECT shortener.shorten($known_url);", clients => 8, protocol => 'prepared', seconds => $seconds, define => ['n=0'])->{tps};
-	},
-	reference => sub {
-		return pgbench("$pick SELECT short_code FROM shortener.link WHERE workspace_id = 1 AND url_digest = substr(sha256(($known_url)::bytea), 1, 11) AND deleted_at IS NULL;",
-			clients => 8, protocol => 'prepared', seconds => $seconds, define => ['n=0'])->{tps};
-	});
+	"shorten of known URLs / prepared point SELECT, $clients clients",
+	unit => '/s', goal => '>= 0.7', rounds => $rounds,
+	ours => $look_up->('SELECT shortener.shorten((SELECT url FROM known WHERE n = :n))'),
+	reference => $look_up->(sprintf $find_url, ':n'));
 
-my $batch = 0;
+my $create_many = sub {
+	my ($statement) = @_;
+	return sub {
+		my $first = take($batches * 1000);
+		return 1000 * making($batches * 1000, "\\set last :last + 1000\n" . sprintf($statement, "WHERE n > $first + :last - 1000 AND n <= $first + :last") . ';',
+			protocol => 'prepared', transactions => $batches, define => ['last=0']);
+	};
+};
 compare(
 	'shorten_many, 100,000 new in arrays of 1,000 / INSERT SELECT',
 	unit => '/s', goal => '>= 0.5', rounds => 5,
-	ours => sub {
-		$batch++;
-		return 1000 * pgbench("$count SELECT count(*) FROM shortener.shorten_many((SELECT array_agg(rpad('https://many.example/$batch/' || :n || '/' || i, 100, 'x')) FROM generate_series(1, 1000) i));",
-			transactions => 100, define => ['n=0'])->{tps};
-	},
-	reference => sub {
-		$batch++;
-		return 1000 * pgbench("$count INSERT INTO shortener.link (workspace_id, short_code, original_url, url_digest, redirect_status)"
-			  . " SELECT 1, 'b$batch-' || :n || '-' || i, rpad('https://many.example/$batch/' || :n || '/' || i, 100, 'x'), substr(sha256(('$batch/' || :n || '/' || i)::bytea), 1, 11), 302 FROM generate_series(1, 1000) i;",
-			transactions => 100, define => ['n=0'])->{tps};
-	});
+	ours => $create_many->('SELECT count(*) FROM shortener.shorten_many((SELECT array_agg(url) FROM new %s))'),
+	reference => $create_many->("$insert %s"));
 
-my @codes = split /\n/, sql("SELECT short_code FROM shortener.link WHERE original_url LIKE 'https://example.com/%' ORDER BY random() LIMIT 64");
+sql("INSERT INTO shortener.link (workspace_id, short_code, original_url, redirect_status) SELECT 1, n, url, 302 FROM known");
+sql('VACUUM ANALYZE shortener.link');
+my $resolve = 'SELECT * FROM shortener.resolve(%s)';
+my $find_code = 'SELECT redirect_status, original_url, id, expires_at FROM shortener.link WHERE workspace_id = 1 AND short_code = %s';
+for my $n (1, $known)
+{
+	my $url = sql("SELECT url FROM known WHERE n = $n");
+	die 'the sides differ' if grep { index(sql(sprintf $_, "'$n'"), "302|$url|") < 0 } $resolve, $find_code;
+}
 compare(
-	'resolve / prepared SELECT on the unique index, 8 clients',
-	unit => '/s', goal => '>= 0.9',
-	ours => sub { return pgbench("SELECT * FROM shortener.resolve('$codes[0]');", clients => 8, protocol => 'prepared', seconds => $seconds, define => ['n=0'])->{tps} },
-	reference => sub {
-		return pgbench("SELECT redirect_status, original_url, id, expires_at FROM shortener.link WHERE workspace_id = 1 AND short_code = '$codes[0]';",
-			clients => 8, protocol => 'prepared', seconds => $seconds, define => ['n=0'])->{tps};
-	});
-my $codes = join ',', @codes;
-compare(
-	'resolve_many of 64 / resolve, look-ups, 8 clients',
-	unit => '/s', goal => '>= 3',
-	ours => sub { return 64 * pgbench("SELECT * FROM shortener.resolve_many('{$codes}');", clients => 8, protocol => 'prepared', seconds => $seconds, define => ['n=0'])->{tps} },
-	reference => sub { return pgbench("SELECT * FROM shortener.resolve('$codes[0]');", clients => 8, protocol => 'prepared', seconds => $seconds, define => ['n=0'])->{tps} });
+	"resolve / prepared SELECT on the unique index, $clients clients",
+	unit => '/s', goal => '>= 0.9', rounds => $rounds,
+	ours => $look_up->(sprintf $resolve, ':n'),
+	reference => $look_up->(sprintf $find_code, ':n'));
 
-# Size, and cost by size.
-my $resolve_cost = sub { my ($codes) = @_; return sub { return pgbench("SELECT count(location) FROM unnest('{$codes}'::text[]) c, shortener.resolve(c);", protocol => 'prepared', seconds => $seconds)->{ms} } };
+sql('CREATE TABLE known_64 AS SELECT n / 64 AS n, array_agg(n::text) AS codes FROM known GROUP BY 1 HAVING count(*) = 64');
+sql('ALTER TABLE known_64 ADD PRIMARY KEY (n)');
+sql('VACUUM ANALYZE known_64');
+my $resolve_64 = $look_up->('SELECT * FROM shortener.resolve_many((SELECT codes FROM known_64 WHERE n = :n % ' . int($known / 64 - 1) . ' + 1))');
+compare(
+	"resolve_many of 64 / resolve, look-ups, $clients clients",
+	unit => '/s', goal => '>= 3', rounds => $rounds,
+	ours => sub { return 64 * $resolve_64->() },
+	reference => $look_up->(sprintf $resolve, ':n'));
+
+# Size.
 sql('TRUNCATE shortener.link');
-fill(1, 100_000);
-sql('VACUUM ANALYZE shortener.link');
-my $small = $resolve_cost->(join ',', split /\n/, sql('SELECT short_code FROM shortener.link ORDER BY random() LIMIT 1000'));
-my $small_ms = median(map { $small->() } 1 .. 3);
-fill(100_001, $million);
-sql('VACUUM ANALYZE shortener.link');
-my ($bytes) = sql("SELECT pg_total_relation_size('shortener.link')::float / count(*) FROM shortener.link");
+fill(1, $million);
+my $bytes = sql("SELECT pg_total_relation_size('shortener.link')::float / count(*) FROM shortener.link");
 compare("bytes a link at $million links of 100 characters / 300", unit => 'B', goal => '<= 1', rounds => 1, ours => sub { $bytes }, reference => sub { 300 });
-my $large_links = $ENV{BENCH_MANY_LINKS} // 10_000_000;
-fill($million + 1, $large_links);
-sql('VACUUM ANALYZE shortener.link');
-my $large = $resolve_cost->(join ',', split /\n/, sql('SELECT short_code FROM shortener.link ORDER BY random() LIMIT 1000'));
-compare("resolve at $large_links links / at 100,000", unit => 'ms', goal => '<= 1.5', rounds => 3, ours => $large, reference => sub { $small_ms });
+
+# Cost by size: two databases, the same number of different codes in each.
+if (!$large)
+{
+	print "resolve at 10,000,000 links / at 100,000: not measured; set BENCH_LARGE=10000000, which takes a while\n";
+	exit;
+}
+my $different = 10_000;
+my $resolve_in = sub {
+	my ($database) = @_;
+	return sub {
+		local $ENV{PGDATABASE} = $database;
+		return pgbench("\\set n random(1, $different / 1000)\nSELECT count(location) FROM known k, shortener.resolve(k.code) WHERE k.n > (:n - 1) * 1000 AND k.n <= :n * 1000;",
+			protocol => 'prepared', seconds => $seconds)->{ms};
+	};
+};
+fill($million + 1, $large);
+sql('DROP TABLE known');
+choose_known($different);
+sql('CREATE DATABASE bench_small');
+{
+	local $ENV{PGDATABASE} = 'bench_small';
+	sql('CREATE EXTENSION shortener CASCADE; CALL shortener.install()');
+	fill(1, 100_000);
+	choose_known($different);
+}
+compare("resolve of 1,000 codes, $large links / 100,000", unit => 'ms', goal => '<= 1.5', rounds => $rounds,
+	ours => $resolve_in->('bench'), reference => $resolve_in->('bench_small'));
