@@ -132,7 +132,8 @@ compare(
 sql('CREATE TABLE known_64 AS SELECT n / 64 AS n, array_agg(n::text) AS codes FROM known GROUP BY 1 HAVING count(*) = 64');
 sql('ALTER TABLE known_64 ADD PRIMARY KEY (n)');
 sql('VACUUM ANALYZE known_64');
-my $resolve_64 = $look_up->('SELECT * FROM shortener.resolve_many((SELECT codes FROM known_64 WHERE n = :n % ' . int($known / 64 - 1) . ' + 1))');
+# A join, because Postgres takes the function into the query for a column, as for a parameter, and not for a subselect.
+my $resolve_64 = $look_up->('SELECT r.* FROM known_64 k, shortener.resolve_many(k.codes) r WHERE k.n = :n % ' . int($known / 64 - 1) . ' + 1');
 compare(
 	"resolve_many of 64 / resolve, look-ups, $clients clients",
 	unit => '/s', goal => '>= 3', rounds => $rounds,
