@@ -18,8 +18,8 @@ namespace shortener {
 inline constexpr std::size_t url_max_length = 65536;
 
 // A host that needs IDNA may have so many bytes of UTF-8 and become so many of ASCII: Punycode takes
-// quadratic time. DNS names end at 253.
-inline constexpr std::size_t url_max_idna_length = 1024;
+// quadratic time, and ICU encodes no longer label. DNS names end at 253.
+inline constexpr std::size_t url_max_idna_length = 1000;
 
 enum class UrlError {
     none,

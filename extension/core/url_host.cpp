@@ -102,7 +102,7 @@ UrlError domain_to_ascii(std::string_view domain, char* out, char*& end) noexcep
     const UIDNA* const uts46 = idna(status); // after a failure, ICU's functions do nothing
     const std::int32_t ascii_length =
         uidna_nameToASCII(uts46, unicode, unicode_length, ascii, capacity, &info, &status);
-    if (status == U_BUFFER_OVERFLOW_ERROR)
+    if (status == U_BUFFER_OVERFLOW_ERROR || status == U_INPUT_TOO_LONG_ERROR)
         return UrlError::idna_too_long;
     if (U_FAILURE(status))
         return UrlError::idna_failed;

@@ -47,7 +47,7 @@ const ErrorText& error_text(UrlError error) noexcept {
          "URL \"%s\" has a host that is not a valid international domain name",
          "Unicode Technical Standard 46 refuses it.", nullptr},
         {ERRCODE_PROGRAM_LIMIT_EXCEEDED, "URL \"%s\" has an international host that is too long",
-         "It may have at most 1024 bytes, in UTF-8 and in Punycode.", nullptr},
+         "It may have at most 1000 bytes, in UTF-8 and in Punycode.", nullptr},
         {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has an invalid IPv4 address as its host",
          "A host whose last label is a number is an IPv4 address.", nullptr},
         {ERRCODE_INVALID_TEXT_REPRESENTATION, "URL \"%s\" has an invalid IPv6 address as its host",
@@ -58,7 +58,7 @@ const ErrorText& error_text(UrlError error) noexcept {
          "It lacks memory or its data files.", nullptr},
     };
     static_assert(std::size(texts) == static_cast<std::size_t>(UrlError::idna_failed) + 1);
-    static_assert(url_max_length == 65536 && url_max_idna_length == 1024, "the texts name them");
+    static_assert(url_max_length == 65536 && url_max_idna_length == 1000, "the texts name them");
     return texts[static_cast<int>(error)];
 }
 

@@ -136,7 +136,7 @@ const weRefuse = {
     'another scheme': (node, ours) =>
         ours === `!${refusal.unsupported_scheme}` && !/^https?:$/.test(node.protocol),
     'a host beyond the documented limit': (node, ours) =>
-        ours === `!${refusal.idna_too_long}` && node.href.length > 1024,
+        ours === `!${refusal.idna_too_long}` && node.href.length > 1000,
     'an A-label that stands for ASCII (UTS 46 revision 33)': (node, ours) =>
         ours === `!${refusal.invalid_idna}` && node.hostname.split('.').some((label) => /^xn--(.*-)?$/.test(label)),
     'an A-label with a delimiter and nothing before it (RFC 3492)': (node, ours) =>

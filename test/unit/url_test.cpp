@@ -240,6 +240,10 @@ TEST(UrlHost, InternationalDomains) {
     for (int i = 0; i < 340; i++)
         many += "界.";
     EXPECT_EQ(canonical("http://" + many), "<idna_too_long>") << "long only in Punycode";
+    std::string ligatures;
+    for (int i = 0; i < 60; i++)
+        ligatures += "\ufdfa"; // each is mapped to 18 characters
+    EXPECT_EQ(canonical("http://" + ligatures + "/"), "<idna_too_long>") << "a label too long only when mapped";
 }
 
 TEST(UrlHost, Ipv4InAllForms) {
