@@ -7,6 +7,7 @@
 #include "pg/text.h"
 
 extern "C" {
+#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/async.h"
 #include "commands/trigger.h"
@@ -50,6 +51,19 @@ TriggerData* trigger_data(FunctionCallInfo fcinfo) {
         ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
                         errmsg("function was not called by trigger manager")));
     return reinterpret_cast<TriggerData*>(fcinfo->context);
+}
+
+// The data of a trigger of link that fires as install() sets it. Anybody may attach the functions to a table of their
+// own, or otherwise, where rows and columns are not what they read.
+TriggerData* link_trigger_data(FunctionCallInfo fcinfo, bool (*as_meant)(TriggerEvent)) {
+    TriggerData* const data = trigger_data(fcinfo);
+    const Relation relation = data->tg_relation;
+    if (!as_meant(data->tg_event) || RelationGetNamespace(relation) != get_namespace_oid("shortener", true) ||
+        std::string_view(RelationGetRelationName(relation)) != "link")
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("trigger \"%s\" is not one of shortener.link", data->tg_trigger->tgname),
+                        errhint("CALL shortener.install();")));
+    return data;
 }
 
 SipKey cache_key() {
@@ -166,7 +180,8 @@ bool changes(const TriggerData* data, int column) {
 } // namespace
 
 SHORTENER_FUNCTION(shortener_link_changed) {
-    TriggerData* const data = trigger_data(fcinfo);
+    TriggerData* const data = link_trigger_data(
+        fcinfo, [](TriggerEvent event) { return TRIGGER_FIRED_AFTER(event) && TRIGGER_FIRED_FOR_STATEMENT(event); });
     SPI_connect();
     SPI_register_trigger_data(data);
     const AsOwner owner(data->tg_relation);
@@ -182,7 +197,9 @@ SHORTENER_FUNCTION(shortener_link_changed) {
 }
 
 SHORTENER_FUNCTION(shortener_link_touched) {
-    TriggerData* const data = trigger_data(fcinfo);
+    TriggerData* const data = link_trigger_data(fcinfo, [](TriggerEvent event) {
+        return TRIGGER_FIRED_BEFORE(event) && TRIGGER_FIRED_FOR_ROW(event) && TRIGGER_FIRED_BY_UPDATE(event);
+    });
     const TupleDesc description = RelationGetDescr(data->tg_relation);
     for (const char* name : {"workspace_id", "id", "short_code"})
         if (changes(data, SPI_fnumber(description, name)))

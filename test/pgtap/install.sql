@@ -1,6 +1,6 @@
 BEGIN;
 CREATE EXTENSION shortener;
-SELECT plan(21);
+SELECT plan(25);
 
 SELECT throws_ok($$ SELECT * FROM shortener.resolve('a') $$, '55000', 'the tables of shortener are not installed', 'resolve before install');
 SELECT throws_ok($$ SELECT * FROM shortener.resolve_many('{a}') $$, '55000', NULL, 'resolve_many before install');
@@ -47,6 +47,17 @@ SELECT throws_ok($$ EXECUTE insert_link('a', E'http://a/\r\nSet-Cookie:', 302, N
 SELECT throws_ok($$ EXECUTE insert_link('a', 'http://a/', 303, NULL, NULL) $$, '23514', NULL, 'a status is one of four');
 SELECT throws_ok($$ EXECUTE insert_link('a', 'http://a/', 302, NULL, 'infinity') $$, '23514', NULL, 'never is NULL, not infinity');
 SELECT throws_ok($$ EXECUTE insert_link('Admin', 'http://a/', 302, NULL, NULL) $$, '42939', 'short code "Admin" is reserved', 'reserved in any case');
+
+-- Anybody may attach the trigger functions to a table of their own; that is refused, not a crash.
+CREATE TABLE pg_temp.mine (workspace_id int, id int, short_code text, updated_at text);
+CREATE TRIGGER a BEFORE INSERT ON mine FOR EACH ROW EXECUTE FUNCTION shortener.link_touched();
+CREATE TRIGGER b BEFORE UPDATE ON mine FOR EACH STATEMENT EXECUTE FUNCTION shortener.link_touched();
+CREATE TRIGGER c AFTER DELETE ON mine REFERENCING OLD TABLE AS old_link FOR EACH STATEMENT EXECUTE FUNCTION shortener.link_changed();
+SELECT throws_ok(change, '39P01', NULL, change || ' on another table')
+    FROM unnest('{INSERT INTO mine DEFAULT VALUES,UPDATE mine SET id = 1,DELETE FROM mine}'::text[]) change;
+CREATE TRIGGER wrong BEFORE INSERT ON shortener.link FOR EACH ROW EXECUTE FUNCTION shortener.link_touched();
+SELECT throws_ok($$ EXECUTE insert_link('a', 'http://a/', 302, NULL, NULL) $$, '39P01', 'trigger "wrong" is not one of shortener.link', 'or otherwise');
+DROP TRIGGER wrong ON shortener.link;
 
 DROP EXTENSION shortener CASCADE;
 CREATE EXTENSION shortener;
