@@ -19,6 +19,7 @@ extern "C" {
 #include "commands/sequence.h"
 #include "common/cryptohash.h"
 #include "common/sha2.h"
+#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -167,20 +168,37 @@ Workspace find_workspace(std::string_view slug, const Datum* patterns, int patte
 void check_hosts(CheckedUrl* urls, int count, const Datum* patterns, int pattern_count) {
     static KeptStatement statement(
         "SELECT d.host, true FROM shortener.domain d WHERE d.host OPERATOR(pg_catalog.=) ANY ($1) UNION ALL "
-        "SELECT b.pattern, false FROM shortener.blocked_host b WHERE b.pattern OPERATOR(pg_catalog.=) ANY ($1)",
+        "SELECT b.pattern, false FROM shortener.blocked_host b WHERE b.pattern OPERATOR(pg_catalog.=) ANY ($1) "
+        "ORDER BY 1",
         {TEXTARRAYOID});
     const Datum values[] = {text_array(patterns, pattern_count)};
     statement.run(values);
+    // The columns have collation C, so the rows are in the order of their bytes.
+    const auto host_at = [](uint64 row) {
+        bool is_null;
+        return text_view(result_value(row, 1, is_null));
+    };
+    const auto first_row = [&](std::string_view pattern) {
+        uint64 begin = 0, end = SPI_processed;
+        while (begin < end) {
+            const uint64 middle = begin + (end - begin) / 2;
+            if (host_at(middle) < pattern)
+                begin = middle + 1;
+            else
+                end = middle;
+        }
+        return begin;
+    };
     for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
         if (urls[i].refused())
             continue;
         char* const storage = static_cast<char*>(palloc(urls[i].host.size() + 1));
         each_host_pattern(urls[i].host, {storage, urls[i].host.size() + 1}, [&](std::string_view pattern) {
-            for (uint64 row = 0; row < SPI_processed; row++) {
+            for (uint64 row = first_row(pattern); row < SPI_processed && host_at(row) == pattern; row++) {
                 bool is_null;
-                if (text_view(result_value(row, 1, is_null)) == pattern)
-                    urls[i].link_error = DatumGetBool(result_value(row, 2, is_null)) ? LinkError::own_domain
-                                                                                    : LinkError::blocked_host;
+                urls[i].link_error = DatumGetBool(result_value(row, 2, is_null)) ? LinkError::own_domain
+                                                                                : LinkError::blocked_host;
             }
         });
     }
