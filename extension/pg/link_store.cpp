@@ -112,14 +112,18 @@ CheckedUrl check_url(std::string_view given) {
     CheckedUrl checked;
     Url url;
     checked.url_error = canonical_url(input, {storage, bound}, url);
-    if (checked.url_error != UrlError::none)
+    if (checked.url_error != UrlError::none) {
+        pfree(storage);
         return checked;
-    checked.href = url.href;
+    }
+    // The storage is many times as large as what is in it, and there may be many URLs: keep a copy instead.
+    checked.href = {pnstrdup(url.href.data(), url.href.size()), url.href.size()};
     checked.host = host_key(url.hostname, {static_cast<char*>(palloc(url.hostname.size())), url.hostname.size()});
     if (url.href.size() > link_url_max_length)
         checked.link_error = LinkError::url_too_long;
     else if (url.has_credentials())
         checked.link_error = LinkError::has_credentials;
+    pfree(storage);
     return checked;
 }
 
@@ -227,6 +231,7 @@ Digest digest_of(const Workspace& workspace, const CheckedUrl& url) {
         pg_cryptohash_final(context, hash, sizeof hash) < 0)
         elog(ERROR, "could not compute SHA-256: %s", pg_cryptohash_error(context));
     pg_cryptohash_free(context);
+    pfree(storage);
     Digest digest;
     memcpy(digest.bytes, hash, sizeof digest.bytes);
     return digest;

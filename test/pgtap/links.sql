@@ -1,6 +1,6 @@
 BEGIN;
 CREATE EXTENSION shortener;
-SELECT plan(93);
+SELECT plan(94);
 
 SELECT throws_ok(call, '55000', 'the tables of shortener are not installed', call || ' before install')
     FROM unnest('{"SELECT shortener.shorten(''http://a/'')","SELECT * FROM shortener.shorten_many(''{}'')",
@@ -57,6 +57,8 @@ SELECT results_eq($$ SELECT ordinal, url, short_code IS NOT NULL, created, error
 SELECT is((SELECT string_agg(DISTINCT short_code, ' ') FROM shorten_many('{https://m.example/1,http://m.example/1}')), shorten('https://m.example/1'), 'the codes are those of shorten');
 SELECT is_empty($$ SELECT * FROM link WHERE original_url ~ 'bad.example/$' AND original_url !~ '//bad' OR original_url ~ 'go.example|nonsense' $$, 'nothing is stored for a refused URL');
 SELECT is((SELECT count(DISTINCT short_code) FROM shorten_many((SELECT array_agg('https://bulk.example/' || i) FROM generate_series(1, 5000) i))), 5000::bigint, 'five thousand at once');
+SELECT count(*) FROM shorten_many((SELECT array_agg('https://memory.example/' || i) FROM generate_series(1, 100000) i));
+SELECT cmp_ok(substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\s+(\d+) kB')::integer, '<', 600000, 'a hundred thousand take less than 600 MB');
 INSERT INTO blocked_host (pattern) SELECT 'h' || i || '.feed.example' FROM generate_series(1, 40000) i;
 SET LOCAL statement_timeout = '30s'; -- one comparison of each URL with each blocked host would take longer
 SELECT is((SELECT count(error) FROM shorten_many((SELECT array_agg('https://h' || i || '.feed.example/') FROM generate_series(1, 40000) i))), 40000::bigint, 'many blocked hosts');
