@@ -65,7 +65,7 @@ BEGIN
         'secret of each workspace, behind its scrambled codes and its URL digests; losing it loses both';
 
     CREATE TABLE shortener.domain (
-        host text COLLATE "C" PRIMARY KEY CHECK (host ~ '^[^[:upper:][:space:]/:@]*[^[:upper:][:space:]/:@.]$'),
+        host text COLLATE "C" PRIMARY KEY CHECK (host ~ '^(\[[0-9a-f:]+\]|[^[:upper:][:space:]/:@*]*[^[:upper:][:space:]/:@*.])$'),
         workspace_id integer NOT NULL REFERENCES shortener.workspace ON DELETE CASCADE
     );
     CREATE INDEX domain_workspace_id ON shortener.domain (workspace_id);
@@ -73,7 +73,7 @@ BEGIN
         'our own hosts, without port and trailing dot, and whose codes they serve; no link may lead to one';
 
     CREATE TABLE shortener.blocked_host (
-        pattern text COLLATE "C" PRIMARY KEY CHECK (pattern ~ '^(\*\.)?[^[:upper:][:space:]/:@*]*[^[:upper:][:space:]/:@*.]$'),
+        pattern text COLLATE "C" PRIMARY KEY CHECK (pattern ~ '^(\[[0-9a-f:]+\]|(\*\.)?[^[:upper:][:space:]/:@*]*[^[:upper:][:space:]/:@*.])$'),
         reason text,
         created_at timestamptz NOT NULL DEFAULT now()
     );

@@ -16,6 +16,11 @@ CREATE FUNCTION host_of(host text) RETURNS text
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    -- A URL would otherwise be read as the host "https", and a network as its first address.
+    IF host ~ '[/\\?#@]' OR host LIKE '.%' THEN
+        RAISE '"%" is not a host', host USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Give the host alone, such as go.example.com, without scheme and path.';
+    END IF;
     RETURN shortener.host_key(split_part(shortener.canonical_url('http://' || host), '/', 3));
 END $$;
 COMMENT ON FUNCTION host_of(text) IS 'host that a person wrote, as URLs have it: Punycode, lower case, without port and trailing dot';

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(28);
+SELECT plan(37);
 
 SELECT is(host_key('Go.Example.COM.:8443'), 'go.example.com', 'a host loses case, dot and port');
 SELECT is(host_key('[2001:DB8::1]:80'), '[2001:db8::1]', 'an IPv6 address keeps its colons');
@@ -31,6 +31,13 @@ SELECT throws_ok($$ SELECT create_workspace('x', rules => '{sort}') $$, '22023',
 SELECT lives_ok($$ SELECT add_domain('Bücher.example') $$, 'a domain beyond ASCII');
 SELECT is((SELECT count(*) FROM domain WHERE host = 'xn--bcher-kva.example'), 1::bigint, 'as browsers ask for it');
 SELECT lives_ok($$ SELECT block_host('*.Evil.example', 'spam'), block_host('evil.example'), block_host('evil.example', 'again') $$, 'hosts are blocked');
+
+SELECT throws_ok(format('SELECT add_domain(%L)', host), '22023', format('"%s" is not a host', host), 'no host: ' || host)
+    FROM unnest('{https://go.example.com,go.example.com/path,10.0.0.0/8,user@go.example.com,.example.com}'::text[]) host;
+SELECT throws_ok($$ SELECT block_host('https://evil.example/') $$, '22023', NULL, 'nor to block');
+SELECT throws_ok($$ SELECT add_domain('*.example.com') $$, '23514', NULL, 'a domain is one host');
+SELECT lives_ok($$ SELECT add_domain('[2001:DB8::0001]:80'), block_host('[::ffff:127.0.0.1]') $$, 'an IPv6 address is a host');
+SELECT throws_ok($$ SELECT shorten('http://[::FFFF:7f00:1]:8080/') $$, '22023', NULL, 'and can be blocked');
 
 SELECT lives_ok($$ SELECT set_page_texts('Nothing here.', NULL, 'team-1') $$, 'texts of the pages');
 SELECT results_eq($$ SELECT * FROM page_texts((SELECT id FROM workspace WHERE slug = 'team-1')) $$,
