@@ -109,7 +109,7 @@ bool insert(const Wish& wish, int64 id, std::string_view code, Link& link) {
         " expires_at, title, description, metadata, created_by, created_ip) "
         "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 "
         "WHERE $13 OR NOT ("
-        " EXISTS (SELECT FROM shortener.reserved_code r WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower($3))"
+        " EXISTS (SELECT FROM shortener.reserved_code r WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower($3 COLLATE pg_catalog.\"C\"))"
         " OR EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) $2"
         " AND r.short_code OPERATOR(pg_catalog.=) $3)) "
         "ON CONFLICT DO NOTHING",

@@ -106,7 +106,7 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
         "SELECT n.id, $1, n.code, n.url, n.digest, $6, nullif($7, 'infinity')"
         " FROM ROWS FROM (pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4), pg_catalog.unnest($5))"
         " n (id, code, url, digest) "
-        "WHERE NOT EXISTS (SELECT FROM shortener.reserved_code r WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(n.code))"
+        "WHERE NOT EXISTS (SELECT FROM shortener.reserved_code r WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(n.code COLLATE pg_catalog.\"C\"))"
         " AND NOT EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) $1"
         " AND r.short_code OPERATOR(pg_catalog.=) n.code) "
         "ORDER BY n.digest ON CONFLICT DO NOTHING RETURNING url_digest, short_code",

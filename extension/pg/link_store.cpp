@@ -155,7 +155,7 @@ Workspace find_workspace(std::string_view slug, const Datum* patterns, int patte
     if (SPI_processed != 1)
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
                         errmsg("workspace \"%.*s\" does not exist", static_cast<int>(slug.size()), slug.data()),
-                        errhint("SELECT shortener.create_workspace(…);")));
+                        errhint("SELECT shortener.create_workspace(...);")));
     bool is_null;
     Workspace workspace{};
     workspace.id = DatumGetInt32(result_value(0, 1, is_null));
