@@ -145,7 +145,7 @@ BEGIN
     CREATE TABLE shortener.link_archive (
         LIKE shortener.link,
         archived_at timestamptz NOT NULL DEFAULT now(),
-        PRIMARY KEY (workspace_id, id)
+        PRIMARY KEY (workspace_id, id, archived_at) -- one that was brought back may come again
     );
     COMMENT ON TABLE shortener.link_archive IS 'links that cleanup_expired removed with archive => true';
 
@@ -179,6 +179,7 @@ BEGIN
                    extract(epoch FROM r.finished_at - r.started_at) * 1000 AS ms
             FROM shortener.cleanup_run r
             LEFT JOIN pg_stat_activity a ON a.pid = r.pid AND a.backend_start = r.backend_start AND r.finished_at IS NULL
+                AND a.state = 'active' AND a.query_start <= r.started_at -- a cancelled run leaves its session for other queries
         )
         SELECT max(r.finished_at) AS last_cleanup_time,
                t.removed + coalesce(sum(r.removed), 0) AS total_cleaned,

@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
-SELECT plan(28);
+SELECT plan(31);
 
 -- Links of a given age after expiry, as nobody can make them by create_link.
 CREATE FUNCTION expired_links(how_many int, ago interval, prefix text) RETURNS void LANGUAGE sql AS $$
@@ -83,6 +83,29 @@ CALL shortener.cleanup_expired();
 SELECT cmp_ok((SELECT count(*) FROM shortener.cleanup_run), '<=', 1000::bigint, 'a thousand runs are kept');
 SELECT results_eq('SELECT total_cleaned::bigint, successful_runs::bigint, failed_runs::bigint FROM shortener.cleanup_stats',
     'VALUES (1553::bigint, 1504::bigint, 1::bigint)', 'and no total is lost');
+
+-- A cancelled run is over, also while its session goes on.
+SELECT expired_links(20000, '45 days', 'slow-');
+SET statement_timeout = '500ms';
+\set ON_ERROR_STOP 0
+\o /dev/null
+CALL shortener.cleanup_expired(batch_size => 1);
+\o
+\set cleanup_state :LAST_ERROR_SQLSTATE
+\set ON_ERROR_STOP 1
+RESET statement_timeout;
+SELECT is(:'cleanup_state'::text, '57014', 'a cancelled run');
+SELECT results_eq('SELECT is_running, failed_runs::bigint FROM shortener.cleanup_stats', 'VALUES (false, 2::bigint)', 'has failed and does not run');
+DELETE FROM shortener.link WHERE short_code LIKE 'slow-%';
+
+-- An archived link that somebody brought back
+SELECT expired_links(1, '40 days', 'again-');
+CALL shortener.cleanup_expired(archive => true, older_than => '35 days');
+DELETE FROM shortener.retired_code WHERE short_code = 'again-1';
+INSERT INTO shortener.link (workspace_id, id, short_code, original_url, redirect_status, expires_at)
+    SELECT workspace_id, id, short_code, original_url, redirect_status, expires_at FROM shortener.link_archive WHERE short_code = 'again-1';
+CALL shortener.cleanup_expired(archive => true, older_than => '35 days');
+SELECT is((SELECT count(*) FROM shortener.link_archive WHERE short_code = 'again-1'), 2::bigint, 'is archived once more');
 
 -- Default life of links
 SELECT shortener.create_workspace('brief', 'Brief', default_ttl => '1 hour');
