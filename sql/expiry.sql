@@ -5,18 +5,21 @@ CREATE PROCEDURE cleanup_expired(batch_size integer = 1000, older_than interval 
     LANGUAGE plpgsql
 AS $$
 -- The trigger of link retires the codes of what is deleted, here and everywhere else.
--- It commits, so it can have no SET clause and no SECURITY DEFINER: all names are qualified instead.
+-- It commits, so it can have no SET clause and no SECURITY DEFINER: each transaction sets search_path for itself, and
+-- its isolation level, above which two that run at once would fail.
 -- Several may run at once: SKIP LOCKED deals each row to one of them, and a row that a revival holds to none.
 -- That needs no lock that a cancelled run could leave behind in its session.
 DECLARE
-    started constant timestamptz := clock_timestamp();
+    started constant timestamptz := pg_catalog.clock_timestamp();
     margin constant interval := '1 hour';
     cutoff timestamptz;
     run bigint;
+    enough boolean;
     batch integer; -- rows that the last batch removed
     failure text;
     failure_state text;
 BEGIN
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     IF batch_size IS NULL OR batch_size NOT BETWEEN 1 AND 100000 THEN
         RAISE 'batch_size must be from 1 to 100000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -41,8 +44,10 @@ BEGIN
         RETURNING id INTO run;
     CALL shortener.forget_cleanup_runs();
     COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- nothing may stand between the two
 
     LOOP
+        SET LOCAL search_path = pg_catalog, pg_temp;
         BEGIN
             WITH removed AS (
                 DELETE FROM shortener.link l
@@ -70,10 +75,13 @@ BEGIN
         UPDATE shortener.cleanup_run r
             SET removed = r.removed + batch, last_batch_size = coalesce(nullif(batch, 0), r.last_batch_size)
             WHERE r.id = run;
+        enough := batch < batch_size OR clock_timestamp() - started >= max_duration;
         COMMIT;
-        EXIT WHEN batch < batch_size OR clock_timestamp() - started >= max_duration;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+        EXIT WHEN enough;
     END LOOP;
 
+    SET LOCAL search_path = pg_catalog, pg_temp;
     UPDATE shortener.cleanup_run SET finished_at = clock_timestamp(), error = failure WHERE id = run;
     COMMIT;
     IF failure IS NOT NULL THEN

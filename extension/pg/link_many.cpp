@@ -81,7 +81,7 @@ void find_known(const Workspace& workspace, Entry* entries, int count) {
                               " AND l.url_digest OPERATOR(pg_catalog.=) d.digest AND l.deleted_at IS NULL"
                               " AND (l.expires_at IS NULL OR l.expires_at OPERATOR(pg_catalog.>=) $3)",
                               {INT4OID, BYTEAARRAYOID, TIMESTAMPTZOID});
-    static KeptStatement extend("UPDATE shortener.link l SET expires_at = nullif($3, 'infinity')"
+    static KeptStatement extend("UPDATE shortener.link l SET expires_at = CASE WHEN pg_catalog.isfinite($3) THEN $3 END"
                                 " FROM pg_catalog.unnest($2) d (digest)"
                                 " WHERE l.workspace_id OPERATOR(pg_catalog.=) $1"
                                 " AND l.url_digest OPERATOR(pg_catalog.=) d.digest AND l.deleted_at IS NULL"
@@ -103,7 +103,7 @@ void find_known(const Workspace& workspace, Entry* entries, int count) {
 void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* entries, int count) {
     static KeptStatement statement(
         "INSERT INTO shortener.link (id, workspace_id, short_code, original_url, url_digest, redirect_status, expires_at) "
-        "SELECT n.id, $1, n.code, n.url, n.digest, $6, nullif($7, 'infinity')"
+        "SELECT n.id, $1, n.code, n.url, n.digest, $6, CASE WHEN pg_catalog.isfinite($7) THEN $7 END"
         " FROM ROWS FROM (pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4), pg_catalog.unnest($5))"
         " n (id, code, url, digest) "
         "WHERE NOT EXISTS (SELECT FROM shortener.reserved_code r WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(n.code COLLATE pg_catalog.\"C\"))"

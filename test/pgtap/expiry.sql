@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
-SELECT plan(31);
+SELECT plan(32);
 
 -- Links of a given age after expiry, as nobody can make them by create_link.
 CREATE FUNCTION expired_links(how_many int, ago interval, prefix text) RETURNS void LANGUAGE sql AS $$
@@ -97,6 +97,23 @@ RESET statement_timeout;
 SELECT is(:'cleanup_state'::text, '57014', 'a cancelled run');
 SELECT results_eq('SELECT is_running, failed_runs::bigint FROM shortener.cleanup_stats', 'VALUES (false, 2::bigint)', 'has failed and does not run');
 DELETE FROM shortener.link WHERE short_code LIKE 'slow-%';
+
+-- Names come from pg_catalog, whatever the caller's search_path says.
+CREATE SCHEMA evil;
+CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+CREATE FUNCTION evil.fails(timestamptz, timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+CREATE OPERATOR evil.< (LEFTARG = timestamptz, RIGHTARG = timestamptz, FUNCTION = evil.fails);
+CREATE OPERATOR evil.= (LEFTARG = timestamptz, RIGHTARG = timestamptz, FUNCTION = evil.fails);
+SET search_path = evil, pg_catalog, public;
+\set ON_ERROR_STOP 0
+CALL shortener.cleanup_expired();
+\set cleanup_error :ERROR
+SELECT count(*) FROM shortener.shorten_many('{https://evil.example/}');
+\set shorten_error :ERROR
+\set ON_ERROR_STOP 1
+RESET search_path;
+DROP SCHEMA evil CASCADE;
+SELECT is(ARRAY[:'cleanup_error', :'shorten_error'], '{false,false}', 'search_path changes neither cleanup_expired nor shorten_many');
 
 -- An archived link that somebody brought back
 SELECT expired_links(1, '40 days', 'again-');

@@ -34,11 +34,13 @@ like($error, qr{crontab: \*/15 \* \* \* \*  psql -X -d app -c 'CALL shortener.cl
 like($error, qr{systemd timer: OnCalendar=}, 'and the systemd timer');
 is(sql('SELECT count(*) FROM shortener.scheduled_jobs'), 0, 'the view is there all the same');
 
-# Two cleanups at once share the work; a link that is being revived is left alone.
+# Three cleanups at once share the work, also where transactions are serializable by default; a link that is being
+# revived is left alone.
 expired_links(5000, 'shared-');
 my $reviver = $node->background_psql('app');
 $reviver->query_safe("BEGIN; UPDATE shortener.link SET expires_at = now() + interval '1 day' WHERE short_code IN ('shared-1', 'shared-4999')");
 my @cleanups = map {
+	local $ENV{PGOPTIONS} = '-c default_transaction_isolation=serializable';
 	IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('app'), '-v', 'ON_ERROR_STOP=1', '-c', 'CALL shortener.cleanup_expired(batch_size => 100)' ])
 } 1 .. 3;
 is(scalar(grep { $_->finish } @cleanups), 3, 'three cleanups at once end well');
