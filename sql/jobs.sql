@@ -6,26 +6,28 @@ CREATE FUNCTION schedule_jobs(cleanup text = '*/15 * * * *', purge_history text 
     LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp
 AS $$
-#variable_conflict use_column
+DECLARE
+    run_in text;
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_database d WHERE d.datname = database) THEN
         RAISE 'database "%" does not exist', database USING ERRCODE = 'invalid_catalog_name';
     END IF;
     PERFORM shortener.require_cron(database, cleanup);
-    RETURN QUERY
-        WITH job (name, schedule, command, run_in) AS (
-            VALUES ('cleanup', cleanup, 'CALL shortener.cleanup_expired()', database),
-                   -- pg_cron never forgets a run by itself; its table is in this database.
-                   ('purge history', purge_history,
-                    'DELETE FROM cron.job_run_details WHERE end_time < now() - interval ''7 days'' '
-                    'AND jobid IN (SELECT jobid FROM cron.job WHERE starts_with(jobname, ''shortener ''))',
-                    current_database()::text)
-        ), scheduled AS MATERIALIZED (
-            SELECT shortener.job_name(j.name, database) AS job_name, j.schedule, j.command,
-                   cron.schedule_in_database(shortener.job_name(j.name, database), j.schedule, j.command, j.run_in)
-            FROM job j
-        )
-        SELECT s.job_name, s.schedule, s.command FROM scheduled s;
+    FOR job_name, schedule, command, run_in IN VALUES
+        (shortener.job_name('cleanup', database), cleanup, 'CALL shortener.cleanup_expired()', database),
+        -- pg_cron never forgets a run by itself; its table is in this database.
+        (shortener.job_name('purge history', database), purge_history,
+         'DELETE FROM cron.job_run_details WHERE end_time < now() - interval ''7 days'' '
+         'AND jobid IN (SELECT jobid FROM cron.job WHERE starts_with(jobname, ''shortener ''))',
+         current_database())
+    LOOP
+        IF run_in = current_database() THEN -- which pg_cron lets everybody do who may use its schema
+            PERFORM cron.schedule(job_name, schedule, command);
+        ELSE
+            PERFORM cron.schedule_in_database(job_name, schedule, command, run_in);
+        END IF;
+        RETURN NEXT;
+    END LOOP;
 END $$;
 COMMENT ON FUNCTION schedule_jobs(text, text, text) IS
     'has pg_cron run the periodic work of shortener; call it in the database where pg_cron is, for this or another database; again at will';
@@ -37,7 +39,7 @@ AS $$
 BEGIN
     PERFORM shortener.require_cron(database, '*/15 * * * *');
     RETURN (SELECT count(cron.unschedule(j.jobid)) FROM cron.job j
-            WHERE starts_with(j.jobname, 'shortener ') AND right(j.jobname, length(unschedule_jobs.database) + 2) = '(' || unschedule_jobs.database || ')');
+            WHERE j.jobname IN (shortener.job_name('cleanup', unschedule_jobs.database), shortener.job_name('purge history', unschedule_jobs.database)));
 END $$;
 COMMENT ON FUNCTION unschedule_jobs(text) IS 'takes the jobs of schedule_jobs back; gives their number';
 
@@ -52,11 +54,12 @@ CREATE FUNCTION require_cron(database text, cleanup text) RETURNS void
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    home constant text := current_setting('cron.database_name', true);
+    home text;
 BEGIN
     IF to_regclass('cron.job') IS NOT NULL THEN
         RETURN;
     END IF;
+    SELECT setting INTO home FROM pg_settings WHERE name = 'cron.database_name'; -- none for those who may not read it
     IF home IS NOT NULL AND home <> current_database() THEN
         RAISE 'pg_cron lives in another database, "%"', home USING
             ERRCODE = 'object_not_in_prerequisite_state',

@@ -139,5 +139,14 @@ ok($node->poll_query_until('postgres',
 is($node->safe_psql('postgres', "SELECT shortener.unschedule_jobs('app')"), 2, 'unschedule_jobs takes them back');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM cron.job'), 0, 'all of them');
 
+# One who is no superuser, for the database where pg_cron is; and names that end alike.
+$node->safe_psql('postgres', q{CREATE ROLE operator LOGIN; GRANT USAGE ON SCHEMA cron, shortener TO operator;
+	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA shortener TO operator});
+is($node->safe_psql('postgres', 'SELECT count(*) FROM shortener.schedule_jobs()', extra_params => [ '-U', 'operator' ]), 2, 'no superuser is needed');
+is($node->safe_psql('postgres', 'SELECT shortener.unschedule_jobs()', extra_params => [ '-U', 'operator' ]), 2, 'nor to take them back');
+$node->safe_psql('postgres', q{CREATE DATABASE "x (app)"});
+$node->safe_psql('postgres', q{SELECT shortener.schedule_jobs(database => 'x (app)')});
+is($node->safe_psql('postgres', q{SELECT shortener.unschedule_jobs('app)')}), 0, 'the jobs of another database stay');
+
 $node->stop;
 done_testing();
