@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
-SELECT plan(32);
+SELECT plan(33);
 
 -- Links of a given age after expiry, as nobody can make them by create_link.
 CREATE FUNCTION expired_links(how_many int, ago interval, prefix text) RETURNS void LANGUAGE sql AS $$
@@ -123,6 +123,11 @@ INSERT INTO shortener.link (workspace_id, id, short_code, original_url, redirect
     SELECT workspace_id, id, short_code, original_url, redirect_status, expires_at FROM shortener.link_archive WHERE short_code = 'again-1';
 CALL shortener.cleanup_expired(archive => true, older_than => '35 days');
 SELECT is((SELECT count(*) FROM shortener.link_archive WHERE short_code = 'again-1'), 2::bigint, 'is archived once more');
+
+-- No batch starts after max_duration.
+SELECT expired_links(30, '40 days', 'long-');
+CALL shortener.cleanup_expired(batch_size => 10, max_duration => '1 microsecond');
+SELECT is((SELECT count(*) FROM shortener.link WHERE short_code LIKE 'long-%'), 20::bigint, 'a run ends after max_duration');
 
 -- Default life of links
 SELECT shortener.create_workspace('brief', 'Brief', default_ttl => '1 hour');

@@ -1,6 +1,6 @@
 BEGIN;
 CREATE EXTENSION shortener;
-SELECT plan(94);
+SELECT plan(98);
 
 SELECT throws_ok(call, '55000', 'the tables of shortener are not installed', call || ' before install')
     FROM unnest('{"SELECT shortener.shorten(''http://a/'')","SELECT * FROM shortener.shorten_many(''{}'')",
@@ -96,6 +96,9 @@ SELECT pg_temp.expire(short_code) FROM link WHERE original_url = 'https://r.exam
 SELECT is(pg_temp.status((SELECT short_code FROM link WHERE original_url = 'https://r.example/')), 410, 'expired');
 SELECT is(shorten('https://r.example/'), (SELECT short_code FROM link WHERE original_url = 'https://r.example/'), 'is revived under its own code');
 SELECT is(pg_temp.status(shorten('https://r.example/')), 302, 'and redirects');
+SELECT pg_temp.expire(short_code) FROM link WHERE original_url = 'https://r.example/';
+SELECT is((SELECT short_code FROM shorten_many('{https://r.example/}')), (SELECT short_code FROM link WHERE original_url = 'https://r.example/'), 'so it is among many');
+SELECT is(pg_temp.status((SELECT short_code FROM link WHERE original_url = 'https://r.example/')), 302, 'and redirects');
 SELECT pg_temp.expire('q');
 SELECT ok(disable_link(shorten('https://r.example/')), 'disabled');
 SELECT is(pg_temp.status(shorten('https://r.example/')), 410, 'stays disabled when it is shortened again');
@@ -127,6 +130,12 @@ SELECT ok(snowflake_time(base62_decode(shorten('https://s.example/', 'flakes')))
 SELECT is((SELECT expires_at FROM create_link('https://s.example/', workspace => 'short')), statement_timestamp() + '1 hour', 'a default life');
 SELECT create_link('https://alias.example/', alias => base62_encode(currval('link_id_seq') + 2), workspace => 'counted');
 SELECT ok((SELECT created FROM create_link('https://s.example/2', workspace => 'counted')), 'a generated code steps aside for an alias');
+SELECT create_link('https://alias.example/', alias => base62_encode(currval('link_id_seq') + 2), workspace => 'counted');
+DELETE FROM link WHERE original_url = 'https://alias.example/' AND workspace_id = workspace_id('counted') AND id = currval('link_id_seq');
+SELECT lives_ok($$ SELECT shorten('https://s.example/3', 'counted') $$, 'and for a retired code');
+SELECT create_link('https://alias.example/', alias => base62_encode(currval('link_id_seq') + 2), workspace => 'counted');
+DELETE FROM link WHERE original_url = 'https://alias.example/' AND workspace_id = workspace_id('counted') AND id = currval('link_id_seq');
+SELECT lives_ok($$ SELECT shorten_many('{https://s.example/4}', 'counted') $$, 'many, too');
 SELECT is((SELECT array_agg(link_id ORDER BY n) FROM list_links(max_rows => 3) WITH ORDINALITY l (link_id, a, b, c, d, e, f, g, h, i, j, k, l, m, n)),
     (SELECT array_agg(id) FROM (SELECT id FROM link WHERE workspace_id = workspace_id(NULL) AND deleted_at IS NULL ORDER BY id DESC LIMIT 3) l), 'a list, newest first');
 SELECT is((SELECT count(*) FROM list_links(max_rows => 3, before_id => (SELECT min(link_id) FROM list_links(max_rows => 3)))), 3::bigint, 'its next page');
