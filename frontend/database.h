@@ -58,7 +58,9 @@ class Database {
     };
 
     boost::asio::awaitable<void> run();
+    boost::asio::awaitable<void> prepare();
     boost::asio::awaitable<void> resolve_batch();
+    boost::asio::awaitable<Result> resolve_query(const Parameters& parameters, Clock::time_point deadline, std::string& error);
     boost::asio::awaitable<void> read_one_texts();
     void fail_waiting(Clock::time_point deadline);
 
@@ -69,6 +71,7 @@ class Database {
     Gauges& gauges_;
     std::deque<Question> questions_;
     std::deque<TextsQuestion> texts_;
+    std::string prepared_; // the name of the prepared statement; empty: there is none
     bool idle_ = false; // connected, with nothing to ask
     bool away_ = false; // the last attempt to connect failed
 };
