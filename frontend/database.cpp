@@ -25,6 +25,8 @@ constexpr const char* resolve_sql =
     "SELECT http_status, location, cache_seconds, link_id, workspace_id,"
     " ceil(extract(epoch FROM expires_at - pg_catalog.clock_timestamp()) * 1000)::bigint"
     " FROM shortener.resolve_many($1::text[], $2::text[])";
+// The first query of a session reads the library and the catalogs.
+constexpr std::chrono::seconds probe_patience{5};
 constexpr const char* texts_sql = "SELECT not_found_text, gone_text FROM shortener.page_texts($1::bigint)";
 
 // Codes and hosts consist of characters that need no escape inside the quotes.
@@ -119,15 +121,34 @@ void Database::fail_waiting(Clock::time_point deadline) {
     }
 }
 
+// Whoever can connect may still lack the extension, its tables or the right to read them.
+asio::awaitable<std::string> Database::probe() {
+    std::string error;
+    Parameters parameters;
+    parameters.emplace_back("{0}");
+    parameters.emplace_back("{NULL}");
+    const Result result = co_await connection_.query(resolve_sql, parameters, Clock::now() + probe_patience, error);
+    if (result && PQresultStatus(result.get()) == PGRES_TUPLES_OK && PQntuples(result.get()) == 1)
+        co_return std::string();
+    if (result)
+        error = PQresultErrorMessage(result.get());
+    connection_.close();
+    co_return error.empty() ? "it cannot resolve codes" : error;
+}
+
 asio::awaitable<void> Database::run() {
     Backoff backoff;
+    std::string complaint;
     for (bool first = true;; first = false) {
-        const std::string error = co_await connection_.connect();
+        std::string error = co_await connection_.connect();
         if (!first)
             Counters::add(counters_.reconnects);
+        if (error.empty())
+            error = co_await probe();
         if (!error.empty()) {
-            if (!std::exchange(away_, true))
+            if (!std::exchange(away_, true) || error != complaint)
                 log_line(LogLevel::error, "no database: " + error);
+            complaint = std::move(error);
             fail_waiting(Clock::time_point::max());
             co_await backoff.wait(context_);
             continue;
@@ -176,6 +197,7 @@ asio::awaitable<void> Database::resolve_batch() {
     } else {
         Counters::add(counters_.database_errors);
         log_line(LogLevel::error, "cannot resolve: " + (result ? std::string(PQresultErrorMessage(result.get())) : error));
+        connection_.close(); // the next one is probed before anybody waits for it
     }
     const Clock::time_point now = Clock::now();
     for (std::size_t i = 0; i < batch.size(); i++)
