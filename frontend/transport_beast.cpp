@@ -258,7 +258,10 @@ asio::awaitable<void> Session::refuse(int status) {
     worker_.handler->refused(status);
     head_.request.method = Method::get;
     append(respond_refused(status), false);
-    if (co_await write())
+    // Not `if (co_await …) co_await …` as the last statement: g++ 12 lays out the frame of such a coroutine wrongly,
+    // and resuming it ends the process.
+    const bool written = co_await write();
+    if (written)
         co_await linger();
 }
 
