@@ -360,6 +360,10 @@ asio::awaitable<bool> Session::serve_one() {
     }
     if (request_deadline_ == Clock::time_point::max())
         request_deadline_ = Clock::now() + worker_.settings.request_timeout;
+    if (unread().starts_with("\r\n")) { // RFC 9112, section 2.2; Beast's parser does not know it
+        consume(2);
+        head_.size -= 2;
+    }
 
     Request request = head_.request;
     request.peer = peer_;
