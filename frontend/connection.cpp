@@ -209,8 +209,10 @@ asio::awaitable<Result> Connection::receive(int sent, Clock::time_point deadline
         if (left < 0)
             co_return broken(nullptr);
         watch(asio::posix::stream_descriptor::wait_write, writing_, writable_);
-        if (!co_await wait(deadline))
+        if (!co_await wait(deadline)) {
+            error = "the connection to the database was lost";
             co_return Result();
+        }
         if (Clock::now() >= deadline)
             co_return broken("the database took too long");
     }

@@ -27,6 +27,8 @@ constexpr const char* resolve_sql =
     " ceil(extract(epoch FROM r.expires_at - pg_catalog.clock_timestamp()) * 1000)::bigint"
     " FROM (SELECT $1::text[] AS codes, $2::text[] AS hosts OFFSET 0) q,"
     " LATERAL shortener.resolve_many(q.codes, q.hosts) r";
+// The first query of a session reads the library and the catalogs.
+constexpr std::chrono::seconds probe_patience{5};
 constexpr const char* texts_sql = "SELECT not_found_text, gone_text FROM shortener.page_texts($1::bigint)";
 
 // Codes and hosts consist of characters that need no escape inside the quotes.
@@ -121,15 +123,59 @@ void Database::fail_waiting(Clock::time_point deadline) {
     }
 }
 
+// Behind a pooler the name must mean nothing to anybody else. If the statement cannot be prepared, resolving will
+// not work either and say why, or work without.
+asio::awaitable<void> Database::prepare(Clock::time_point deadline) {
+    std::random_device random;
+    std::string error;
+    prepared_ = "shortenerd_" + std::to_string(std::uint64_t{random()} << 32 | random());
+    const Result result = co_await connection_.prepare(prepared_, resolve_sql, deadline, error);
+    if (!result || PQresultStatus(result.get()) != PGRES_COMMAND_OK)
+        prepared_.clear();
+}
+
+// A pooler may have no prepared statements, and an update of the extension may spoil this one: then never again on
+// this connection.
+asio::awaitable<Result> Database::resolve_query(const Parameters& parameters, Clock::time_point deadline, std::string& error) {
+    if (!prepared_.empty()) {
+        Result result = co_await connection_.query_prepared(prepared_, parameters, deadline, error);
+        if (!result || PQresultStatus(result.get()) == PGRES_TUPLES_OK)
+            co_return result;
+        prepared_.clear();
+    }
+    co_return co_await connection_.query(resolve_sql, parameters, deadline, error);
+}
+
+// Whoever can connect may still lack the extension, its tables or the right to read them.
+asio::awaitable<std::string> Database::probe() {
+    std::string error;
+    Parameters parameters;
+    parameters.emplace_back("{0}");
+    parameters.emplace_back("{NULL}");
+    const Clock::time_point deadline = Clock::now() + probe_patience;
+    co_await prepare(deadline);
+    const Result result = co_await resolve_query(parameters, deadline, error);
+    if (result && PQresultStatus(result.get()) == PGRES_TUPLES_OK && PQntuples(result.get()) == 1)
+        co_return std::string();
+    if (result)
+        error = PQresultErrorMessage(result.get());
+    connection_.close();
+    co_return error.empty() ? "it cannot resolve codes" : error;
+}
+
 asio::awaitable<void> Database::run() {
     Backoff backoff;
+    std::string complaint;
     for (bool first = true;; first = false) {
-        const std::string error = co_await connection_.connect();
+        std::string error = co_await connection_.connect();
         if (!first)
             Counters::add(counters_.reconnects);
+        if (error.empty())
+            error = co_await probe();
         if (!error.empty()) {
-            if (!std::exchange(away_, true))
+            if (!std::exchange(away_, true) || error != complaint)
                 log_line(LogLevel::error, "no database: " + error);
+            complaint = std::move(error);
             fail_waiting(Clock::time_point::max());
             co_await backoff.wait(context_);
             continue;
@@ -137,7 +183,6 @@ asio::awaitable<void> Database::run() {
         if (std::exchange(away_, false))
             log_line(LogLevel::info, "the database is back");
         backoff.reset();
-        co_await prepare();
         gauges_.databases++;
         while (connection_.is_open()) {
             if (!texts_.empty())
@@ -153,29 +198,6 @@ asio::awaitable<void> Database::run() {
         gauges_.databases--;
         log_line(LogLevel::warning, "lost a connection to the database");
     }
-}
-
-// Behind a pooler the name must mean nothing to anybody else. That the statement could not be prepared is no
-// reason to complain: then resolving will not work either, or work without.
-asio::awaitable<void> Database::prepare() {
-    std::random_device random;
-    std::string error;
-    prepared_ = "shortenerd_" + std::to_string(std::uint64_t{random()} << 32 | random());
-    const Result result = co_await connection_.prepare(prepared_, resolve_sql, Clock::now() + timeout_, error);
-    if (!result || PQresultStatus(result.get()) != PGRES_COMMAND_OK)
-        prepared_.clear();
-}
-
-// A pooler may have no prepared statements, and an update of the extension may spoil this one: then never again on
-// this connection.
-asio::awaitable<Result> Database::resolve_query(const Parameters& parameters, Clock::time_point deadline, std::string& error) {
-    if (!prepared_.empty()) {
-        Result result = co_await connection_.query_prepared(prepared_, parameters, deadline, error);
-        if (!result || PQresultStatus(result.get()) == PGRES_TUPLES_OK)
-            co_return result;
-        prepared_.clear();
-    }
-    co_return co_await connection_.query(resolve_sql, parameters, deadline, error);
 }
 
 asio::awaitable<void> Database::resolve_batch() {
@@ -202,6 +224,7 @@ asio::awaitable<void> Database::resolve_batch() {
     } else {
         Counters::add(counters_.database_errors);
         log_line(LogLevel::error, "cannot resolve: " + (result ? std::string(PQresultErrorMessage(result.get())) : error));
+        connection_.close(); // the next one is probed before anybody waits for it
     }
     const Clock::time_point now = Clock::now();
     for (std::size_t i = 0; i < batch.size(); i++)

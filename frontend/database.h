@@ -58,7 +58,8 @@ class Database {
     };
 
     boost::asio::awaitable<void> run();
-    boost::asio::awaitable<void> prepare();
+    boost::asio::awaitable<void> prepare(Clock::time_point deadline);
+    boost::asio::awaitable<std::string> probe();
     boost::asio::awaitable<void> resolve_batch();
     boost::asio::awaitable<Result> resolve_query(const Parameters& parameters, Clock::time_point deadline, std::string& error);
     boost::asio::awaitable<void> read_one_texts();
@@ -73,7 +74,7 @@ class Database {
     std::deque<TextsQuestion> texts_;
     std::string prepared_; // the name of the prepared statement; empty: there is none
     bool idle_ = false; // connected, with nothing to ask
-    bool away_ = false; // the last attempt to connect failed
+    bool away_ = false; // the last attempt to get a connection that answers failed
 };
 
 } // namespace shortener
