@@ -27,6 +27,8 @@ constexpr const char* resolve_sql =
     " FROM shortener.resolve_many($1::text[], $2::text[])";
 // The first query of a session reads the library and the catalogs.
 constexpr std::chrono::seconds probe_patience{5};
+// A database that hangs or was changed while nobody asked is noticed by asking.
+constexpr std::chrono::seconds heartbeat{5};
 constexpr const char* texts_sql = "SELECT not_found_text, gone_text FROM shortener.page_texts($1::bigint)";
 
 // Codes and hosts consist of characters that need no escape inside the quotes.
@@ -122,12 +124,12 @@ void Database::fail_waiting(Clock::time_point deadline) {
 }
 
 // Whoever can connect may still lack the extension, its tables or the right to read them.
-asio::awaitable<std::string> Database::probe() {
+asio::awaitable<std::string> Database::probe(std::chrono::milliseconds patience) {
     std::string error;
     Parameters parameters;
     parameters.emplace_back("{0}");
     parameters.emplace_back("{NULL}");
-    const Result result = co_await connection_.query(resolve_sql, parameters, Clock::now() + probe_patience, error);
+    const Result result = co_await connection_.query(resolve_sql, parameters, Clock::now() + patience, error);
     if (result && PQresultStatus(result.get()) == PGRES_TUPLES_OK && PQntuples(result.get()) == 1)
         co_return std::string();
     if (result)
@@ -144,7 +146,7 @@ asio::awaitable<void> Database::run() {
         if (!first)
             Counters::add(counters_.reconnects);
         if (error.empty())
-            error = co_await probe();
+            error = co_await probe(probe_patience);
         if (!error.empty()) {
             if (!std::exchange(away_, true) || error != complaint)
                 log_line(LogLevel::error, "no database: " + error);
@@ -162,15 +164,24 @@ asio::awaitable<void> Database::run() {
                 co_await read_one_texts();
             else if (!questions_.empty())
                 co_await resolve_batch();
-            else {
-                idle_ = true;
-                co_await connection_.wait(Clock::time_point::max());
-                idle_ = false;
-            }
+            else
+                co_await idle();
         }
         gauges_.databases--;
         log_line(LogLevel::warning, "lost a connection to the database");
     }
+}
+
+asio::awaitable<void> Database::idle() {
+    const Clock::time_point end = Clock::now() + heartbeat;
+    idle_ = true;
+    co_await connection_.wait(end);
+    idle_ = false;
+    if (Clock::now() < end || !connection_.is_open())
+        co_return;
+    const std::string error = co_await probe(timeout_);
+    if (!error.empty())
+        log_line(LogLevel::error, "cannot resolve: " + error);
 }
 
 asio::awaitable<void> Database::resolve_batch() {

@@ -58,7 +58,8 @@ class Database {
     };
 
     boost::asio::awaitable<void> run();
-    boost::asio::awaitable<std::string> probe();
+    boost::asio::awaitable<std::string> probe(std::chrono::milliseconds patience);
+    boost::asio::awaitable<void> idle();
     boost::asio::awaitable<void> resolve_batch();
     boost::asio::awaitable<void> read_one_texts();
     void fail_waiting(Clock::time_point deadline);
