@@ -29,6 +29,8 @@ constexpr const char* resolve_sql =
     " LATERAL shortener.resolve_many(q.codes, q.hosts) r";
 // The first query of a session reads the library and the catalogs.
 constexpr std::chrono::seconds probe_patience{5};
+// A database that hangs or was changed while nobody asked is noticed by asking.
+constexpr std::chrono::seconds heartbeat{5};
 constexpr const char* texts_sql = "SELECT not_found_text, gone_text FROM shortener.page_texts($1::bigint)";
 
 // Codes and hosts consist of characters that need no escape inside the quotes.
@@ -125,11 +127,11 @@ void Database::fail_waiting(Clock::time_point deadline) {
 
 // Behind a pooler the name must mean nothing to anybody else. If the statement cannot be prepared, resolving will
 // not work either and say why, or work without.
-asio::awaitable<void> Database::prepare(Clock::time_point deadline) {
+asio::awaitable<void> Database::prepare() {
     std::random_device random;
     std::string error;
     prepared_ = "shortenerd_" + std::to_string(std::uint64_t{random()} << 32 | random());
-    const Result result = co_await connection_.prepare(prepared_, resolve_sql, deadline, error);
+    const Result result = co_await connection_.prepare(prepared_, resolve_sql, Clock::now() + probe_patience, error);
     if (!result || PQresultStatus(result.get()) != PGRES_COMMAND_OK)
         prepared_.clear();
 }
@@ -147,14 +149,12 @@ asio::awaitable<Result> Database::resolve_query(const Parameters& parameters, Cl
 }
 
 // Whoever can connect may still lack the extension, its tables or the right to read them.
-asio::awaitable<std::string> Database::probe() {
+asio::awaitable<std::string> Database::probe(std::chrono::milliseconds patience) {
     std::string error;
     Parameters parameters;
     parameters.emplace_back("{0}");
     parameters.emplace_back("{NULL}");
-    const Clock::time_point deadline = Clock::now() + probe_patience;
-    co_await prepare(deadline);
-    const Result result = co_await resolve_query(parameters, deadline, error);
+    const Result result = co_await resolve_query(parameters, Clock::now() + patience, error);
     if (result && PQresultStatus(result.get()) == PGRES_TUPLES_OK && PQntuples(result.get()) == 1)
         co_return std::string();
     if (result)
@@ -170,8 +170,10 @@ asio::awaitable<void> Database::run() {
         std::string error = co_await connection_.connect();
         if (!first)
             Counters::add(counters_.reconnects);
-        if (error.empty())
-            error = co_await probe();
+        if (error.empty()) {
+            co_await prepare();
+            error = co_await probe(probe_patience);
+        }
         if (!error.empty()) {
             if (!std::exchange(away_, true) || error != complaint)
                 log_line(LogLevel::error, "no database: " + error);
@@ -189,15 +191,24 @@ asio::awaitable<void> Database::run() {
                 co_await read_one_texts();
             else if (!questions_.empty())
                 co_await resolve_batch();
-            else {
-                idle_ = true;
-                co_await connection_.wait(Clock::time_point::max());
-                idle_ = false;
-            }
+            else
+                co_await idle();
         }
         gauges_.databases--;
         log_line(LogLevel::warning, "lost a connection to the database");
     }
+}
+
+asio::awaitable<void> Database::idle() {
+    const Clock::time_point end = Clock::now() + heartbeat;
+    idle_ = true;
+    co_await connection_.wait(end);
+    idle_ = false;
+    if (Clock::now() < end || !connection_.is_open())
+        co_return;
+    const std::string error = co_await probe(timeout_);
+    if (!error.empty())
+        log_line(LogLevel::error, "cannot resolve: " + error);
 }
 
 asio::awaitable<void> Database::resolve_batch() {

@@ -58,8 +58,9 @@ class Database {
     };
 
     boost::asio::awaitable<void> run();
-    boost::asio::awaitable<void> prepare(Clock::time_point deadline);
-    boost::asio::awaitable<std::string> probe();
+    boost::asio::awaitable<void> prepare();
+    boost::asio::awaitable<std::string> probe(std::chrono::milliseconds patience);
+    boost::asio::awaitable<void> idle();
     boost::asio::awaitable<void> resolve_batch();
     boost::asio::awaitable<Result> resolve_query(const Parameters& parameters, Clock::time_point deadline, std::string& error);
     boost::asio::awaitable<void> read_one_texts();

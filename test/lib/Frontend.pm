@@ -144,6 +144,29 @@ sub get { my ($self, $target, @fields) = @_; return $self->request('GET', $targe
 sub status { my ($self, $target, @fields) = @_; return $self->get($target, @fields)->{status}; }
 sub location { my ($self, $target, @fields) = @_; return $self->get($target, @fields)->{location}; }
 
+# HEAD requests, given as their bytes, pipelined over many connections: how often each status came.
+sub many
+{
+	my ($self, $connections, @requests) = @_;
+	my @clients = map { $self->connect } 1 .. $connections;
+	my %statuses;
+	while (@requests)
+	{
+		my %expected;
+		for my $number (0 .. $#clients)
+		{
+			my @part = splice @requests, 0, 50 or last;
+			$expected{$number} = @part;
+			$clients[$number]->send(join '', @part);
+		}
+		for my $number (keys %expected)
+		{
+			$statuses{$_}++ for $clients[$number]->head_statuses($expected{$number});
+		}
+	}
+	return \%statuses;
+}
+
 sub admin { my ($self, $target, $method) = @_; return Frontend::Client->new($self->{admin})->request($method // 'GET', $target); }
 
 # Samples by name with labels, without the common prefix: cache_hits_total{kind="gone"}.
@@ -266,6 +289,20 @@ sub response
 			$response{body} = substr $self->{buffer}, 0, $length, '';
 		}
 		return \%response;
+	}
+}
+
+# The statuses of so many answers to HEAD, or fewer if no more come.
+sub head_statuses
+{
+	my ($self, $count) = @_;
+	my $end = time + $patience;
+	my @statuses;
+	for (;;)
+	{
+		push @statuses, $1 while @statuses < $count && $self->{buffer} =~ m{\GHTTP/1\.1 (\d{3}) .*?\r\n\r\n}gcs;
+		$self->{buffer} = substr $self->{buffer}, pos $self->{buffer} // 0;
+		return @statuses if @statuses >= $count || !$self->more($end);
 	}
 }
 

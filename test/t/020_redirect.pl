@@ -338,7 +338,7 @@ ok($frontend->until_ready, 'with them it is');
 is($frontend->status('/s302'), 404, '... and answers');
 $node->safe_psql('empty', 'ALTER SCHEMA shortener RENAME TO elsewhere');
 is($frontend->status('/s301'), 503, 'a database that can no longer answer');
-ok(eventually { $frontend->status('/any') == 503 && $frontend->admin('/readyz')->{status} == 503 }, '... makes it not ready');
+ok(eventually { $frontend->admin('/readyz')->{status} == 503 }, '... makes it not ready');
 $node->safe_psql('empty', 'ALTER SCHEMA elsewhere RENAME TO shortener');
 ok($frontend->until_ready, '... until it can again');
 $frontend->stop;
