@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <random>
 #include <utility>
 #include <vector>
@@ -228,6 +229,12 @@ asio::awaitable<void> Database::resolve_batch() {
     parameters.emplace_back(std::move(codes));
     parameters.emplace_back(std::move(hosts));
     const Result result = co_await resolve_query(parameters, batch.front().deadline, error);
+    if (!result && Clock::now() < batch.front().deadline) {
+        // The connection was lost, perhaps long ago; the next one may still answer in time.
+        Counters::add(counters_.database_errors);
+        questions_.insert(questions_.begin(), std::make_move_iterator(batch.begin()), std::make_move_iterator(batch.end()));
+        co_return;
+    }
     const bool good = result && PQresultStatus(result.get()) == PGRES_TUPLES_OK &&
                       PQntuples(result.get()) == static_cast<int>(batch.size());
     if (good) {
