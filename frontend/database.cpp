@@ -9,6 +9,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -92,7 +93,7 @@ void Database::start() {
 
 void Database::resolve(std::string host, std::string code, Resolved resolved) {
     if (away_ || questions_.size() >= max_waiting)
-        return resolved(Answer{});
+        return asio::post(context_, [resolved = std::move(resolved)] { resolved(Answer{}); });
     questions_.push_back({std::move(host), std::move(code), std::move(resolved), Clock::now() + timeout_});
     if (idle_)
         connection_.wake();

@@ -36,6 +36,7 @@ class Database {
     // Connects, and connects again whenever the connection is lost, until the loop ends.
     void start();
 
+    // `resolved` is not called before it returns.
     void resolve(std::string host, std::string code, Resolved resolved);
     void read_texts(std::int64_t workspace_id, TextsRead read);
 

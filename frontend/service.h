@@ -61,8 +61,7 @@ class Service final : public Handler {
 
     bool answer_link(const Request& request, std::string_view code, Clock::time_point now, Response& response);
     void ask(const std::shared_ptr<Visit>& visit);
-    void landed(const std::string& key, const std::string& host, const std::string& code, const Answer& answer,
-                Cache::Ticket cache_ticket, Directory::Ticket directory_ticket);
+    void landed(const Visit& visit, const Answer& answer);
     void resolved(const std::shared_ptr<Visit>& visit, const Answer& answer);
     void finish(const std::shared_ptr<Visit>& visit, const Resolution& resolution, const PageTexts* texts);
     void count(const Response& response, Clock::time_point begun);
