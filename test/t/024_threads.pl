@@ -39,23 +39,24 @@ sub visit
 	{
 		my @clients = grep { $_->{socket} } map { $frontend->connect } 1 .. 20;
 		last unless @clients;
-		for my $round (1 .. 5)
+		for my $round (1 .. 20)
 		{
 			for my $client (@clients)
 			{
 				my $code = rand() < 0.5 ? 'c' . int rand 100 : rand() < 0.8 ? 'c' . int rand 6000 : 'r' . int rand 1e6;
 				my @fields = (Host => $hosts[ rand() < 0.9 ? 0 : rand @hosts ], 'X-Forwarded-For' => '203.0.113.' . int rand 256);
-				my $kind = int rand 20;
+				my $kind = int rand 100;
 				my $bytes = Frontend::Client::format_request(
 					$kind == 0 ? ('POST', "/$code", @fields, body => 'x' x rand 2000) : ($kind == 1 ? 'HEAD' : 'GET', "/$code", @fields));
 				$bytes .= $bytes if $kind == 2;
 				$bytes = "GET /$code HTTP/1.1\r\n\r\n" if $kind == 3;
-				$bytes = substr $bytes, 0, 20 if $kind == 4;
+				$bytes = substr $bytes, 0, 20 if $kind == 4; # and no more of it
+				$client->{waits} = $kind != 4;
 				$client->send($bytes, 1);
 			}
 			for my $client (@clients)
 			{
-				$client->more(time + 0.5);
+				$client->more(time + 0.5) if $client->{waits};
 				$served += () = $client->{buffer} =~ /^HTTP\/1\.1 /mg;
 				$client->{buffer} = '';
 			}
@@ -63,7 +64,7 @@ sub visit
 		}
 		$_->close for @clients;
 	}
-	return $served > 200 ? 0 : 1;
+	return $served > 500 ? 0 : 1;
 }
 my @visitors = map {
 	my $pid = fork // die "fork: $!";
@@ -94,7 +95,7 @@ is($frontend->wait_for_end(60), 0, 'SIGTERM under load ends it well');
 is(join(' ', map { waitpid $_, 0; $? } @visitors), '0 0 0', 'the visitors were served');
 my @reports = $frontend->log =~ /^(WARNING: ThreadSanitizer: .*?^={18}$)/msg;
 is(scalar(@reports), 0, 'the sanitizer reports nothing') or diag(join "\n", @reports[ 0 .. ($#reports < 2 ? $#reports : 2) ]);
-unlike($frontend->log, qr/ThreadSanitizer|Sanitizer:/, '... nor complains');
+ok($frontend->log !~ /Sanitizer/, '... nor complains');
 
 $node->stop;
 done_testing();
