@@ -187,6 +187,16 @@ sub growth
 	return { map { $after->{$_} == $before->{$_} ? () : ($_ => $after->{$_} - $before->{$_}) } keys %$after };
 }
 
+# Runs what notifies of one change, and waits until it was heard: what is cached from here on stays.
+sub hear
+{
+	my ($self, $code) = @_;
+	my $before = $self->metrics->{notifications_total};
+	$code->();
+	eventually { $self->metrics->{notifications_total} > $before } or confess 'no notification';
+	return;
+}
+
 # Kilobytes in memory.
 sub resident { my ($self) = @_; return slurp_file("/proc/$self->{pid}/status") =~ /^VmRSS:\s+(\d+)/m ? $1 : undef; }
 

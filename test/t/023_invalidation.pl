@@ -65,7 +65,7 @@ ok(eventually { $frontend->status('/later', Host => 'late.example') == 404 }, 't
 value(q{SELECT count(shortener.create_link('https://to.example/bulk', alias => 'bulk' || i)) FROM generate_series(1, 300) i});
 my @bulk = map { "HEAD /bulk$_ HTTP/1.1\r\nHost: a\r\n\r\n" } 1 .. 300;
 is_deeply($frontend->many(10, @bulk), { 302 => 300 }, '300 links');
-is($frontend->growth(sub { $frontend->many(10, @bulk) })->{cache_misses_total}, undef, '... are cached');
+ok(eventually { !$frontend->growth(sub { $frontend->many(10, @bulk) })->{cache_misses_total} }, '... are cached');
 my $growth = $frontend->growth(sub {
 	change(q{UPDATE shortener.link SET is_active = false WHERE short_code LIKE 'bulk%'});
 	ok(eventually { ($frontend->many(10, @bulk)->{410} // 0) == 300 }, '... and all gone when they are disabled');
@@ -189,10 +189,8 @@ seen('standby', 'https://to.example/s1', 'a change on the primary is seen');
 ok(eventually { !$frontend->growth(sub { $frontend->get('/standby') })->{cache_misses_total} }, 'after the delay it is cached');
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 $standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'the standby goes on';
-my $heard = $frontend->metrics->{notifications_total};
-change(q{SELECT shortener.update_link('standby', url => 'https://to.example/s2')});
-ok(eventually { $frontend->metrics->{notifications_total} > $heard }, 'a change that the standby does not know yet is notified');
-is($frontend->location('/standby'), 'https://to.example/s1', '... the answer is still the old one');
+$frontend->hear(sub { change(q{SELECT shortener.update_link('standby', url => 'https://to.example/s2')}) });
+is($frontend->location('/standby'), 'https://to.example/s1', 'a change that the standby does not know yet: the answer is still the old one');
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 $node->wait_for_catchup($standby);
 is($frontend->location('/standby'), 'https://to.example/s2', '... and the new one as soon as the standby has it: the old one was not kept');
