@@ -1,5 +1,5 @@
-# The frontend against nginx with the same codes in a map, and against point SELECTs. One thread each where the two
-# are compared, the server on one processor and the client on the others.
+# The frontend against nginx with the same codes in a map, one thread each, the server on one processor and the client
+# on the others; and against point SELECTs.
 use strict;
 use warnings;
 
@@ -176,8 +176,8 @@ sub cpu
 	return sum(map { (split ' ', slurp($_) =~ s/.*\) //r)[ 11, 12 ] } grep { -e } map { "/proc/$_/stat" } $pid, split ' ', slurp("/proc/$pid/task/$pid/children")) / 100;
 }
 
-# Runs wrk over random codes; gives { rate, p99 in ms, cpu of the server in microseconds a request, busy and
-# client_busy: how much of a processor the server and wrk took }.
+# Runs wrk over random codes; gives { requests, rate, p99 in ms, cpu and client_cpu: processor time of the server and of
+# wrk in microseconds a request, busy and client_busy: how much of a processor they took }.
 sub wrk
 {
 	my ($server, @options) = @_;
@@ -206,9 +206,11 @@ LUA
 	my ($rate) = $text =~ m{^Requests/sec: +([\d.]+)}m or die "wrk failed: $text";
 	my ($p99, $unit) = $text =~ /^ +99% +([\d.]+)(us|ms|s)$/m or die "wrk failed: $text";
 	return {
+		requests => $requests,
 		rate => $rate,
 		p99 => $p99 * { us => 0.001, ms => 1, s => 1000 }->{$unit},
 		cpu => 1e6 * $server_cpu / $requests,
+		client_cpu => 1e6 * $client_cpu / $requests,
 		busy => $server_cpu / $seconds,
 		client_busy => $client_cpu / $seconds };
 }
@@ -275,8 +277,11 @@ if ($crow)
 }
 stop($cached->{pid});
 
-# Uncached. Nobody is pinned: both sides are several processes of the client, the server and the database.
-my $uncached = shortenerd($program, 'env', 'SHORTENERD_CACHE_SIZE=0');
+# Uncached. Nobody is pinned: both sides are several processes, of the client, the database and the server between
+# them. One thread, because that makes the largest batches.
+my $uncached = shortenerd($program, 'env', 'SHORTENERD_THREADS=1', 'SHORTENERD_CACHE_SIZE=0');
+my @sessions = split /\n/, sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'shortenerd'");
+my @uncached_runs;
 check($uncached, @sample);
 my $statement = 'SELECT redirect_status, original_url, id, expires_at FROM shortener.link WHERE workspace_id = 1 AND short_code = %s';
 die 'the sides differ' if grep { index(sql(sprintf $statement, "'" . code($_) . "'"), '302|' . url($_) . '|') < 0 } 1, $links;
@@ -284,7 +289,12 @@ $before = metrics($uncached);
 compare(
 	"redirects without cache, $connections connections / prepared SELECT, 8 clients",
 	unit => '/s', goal => '>= 1.5', rounds => $rounds,
-	ours => sub { return wrk($uncached)->{rate} },
+	ours => sub {
+		my $used = sum(map { cpu($_) } @sessions);
+		push @uncached_runs, wrk($uncached);
+		$uncached_runs[-1]{database_cpu} = 1e6 * (sum(map { cpu($_) } @sessions) - $used) / $uncached_runs[-1]{requests};
+		return $uncached_runs[-1]{rate};
+	},
 	reference => sub {
 		return pgbench('\set n random(' . code(1) . ', ' . code($links) . ")\n" . sprintf($statement, ':n') . ';',
 			clients => 8, protocol => 'prepared', seconds => $seconds)->{tps};
@@ -292,7 +302,9 @@ compare(
 $after = metrics($uncached);
 my ($codes, $batches) = map { $after->{"batch_codes_$_"} - $before->{"batch_codes_$_"} } qw(sum count);
 die 'something was cached' if grep { /^cache_(hits|entries)/ && $after->{$_} } keys %$after;
-printf "... %.1f codes a round trip, %.0f round trips a second\n", $codes / $batches, $batches / ($rounds * $seconds);
+printf "... %.1f codes a round trip, %.0f round trips a second; processor time a request: database %.1f us, server %.1f us, client %.1f us\n",
+  $codes / $batches, $batches / ($rounds * $seconds),
+  map { my $key = $_; median(map { $_->{$key} } @uncached_runs) } qw(database_cpu cpu client_cpu);
 stop($uncached->{pid});
 
 # Memory. What the process needs for anything is there before the first measurement.
