@@ -70,6 +70,7 @@ fuzz: stage ## fuzz the core for FUZZ_SECONDS (60) per fuzzer
 	@test/run fuzz
 
 bench: stage ## measure against references, side by side
+	@tools/deps $(PG_CONFIG) wrk
 	@bench/run
 
 dist: ## archive for PGXN

@@ -184,6 +184,8 @@ Cache::Shard& Cache::shard_of(std::uint64_t hash) const noexcept {
 }
 
 bool Cache::find(std::int64_t workspace_id, std::string_view code, Clock::time_point now, Resolution& resolution) {
+    if (limits_.bytes == 0)
+        return false;
     const std::uint64_t key = hash(tag(workspace_id, code));
     Shard& shard = shard_of(key);
     const std::lock_guard lock(shard.mutex);

@@ -56,6 +56,13 @@ PGconn* connect_blocking(const ConnectionSettings& settings) {
     return PQconnectdbParams(names.data(), values.data(), 1);
 }
 
+std::vector<const char*> pointers(const Parameters& parameters) {
+    std::vector<const char*> values;
+    for (const auto& parameter : parameters)
+        values.push_back(parameter ? parameter->c_str() : nullptr);
+    return values;
+}
+
 } // namespace
 
 // Between the connecting thread and the loop: whoever outlives the other closes the connection.
@@ -169,30 +176,45 @@ asio::awaitable<bool> Connection::wait(Clock::time_point deadline) {
 
 asio::awaitable<Result> Connection::query(const char* sql, const Parameters& parameters, Clock::time_point deadline,
                                           std::string& error) {
-    std::vector<const char*> values;
-    for (const auto& parameter : parameters)
-        values.push_back(parameter ? parameter->c_str() : nullptr);
+    const auto values = pointers(parameters);
+    const int sent = PQsendQueryParams(connection_, sql, static_cast<int>(values.size()), nullptr, values.data(), nullptr,
+                                       nullptr, 0);
+    return receive(sent, deadline, error);
+}
+
+asio::awaitable<Result> Connection::prepare(const std::string& name, const char* sql, Clock::time_point deadline,
+                                            std::string& error) {
+    return receive(PQsendPrepare(connection_, name.c_str(), sql, 0, nullptr), deadline, error);
+}
+
+asio::awaitable<Result> Connection::query_prepared(const std::string& name, const Parameters& parameters,
+                                                   Clock::time_point deadline, std::string& error) {
+    const auto values = pointers(parameters);
+    const int sent = PQsendQueryPrepared(connection_, name.c_str(), static_cast<int>(values.size()), values.data(), nullptr,
+                                         nullptr, 0);
+    return receive(sent, deadline, error);
+}
+
+// The result of what libpq was just given to send, if it took it; without a connection it takes nothing.
+asio::awaitable<Result> Connection::receive(int sent, Clock::time_point deadline, std::string& error) {
     const auto broken = [&](const char* reason) {
         error = reason ? reason : PQerrorMessage(connection_);
         close();
         return Result();
     };
-    if (!connection_ ||
-        PQsendQueryParams(connection_, sql, static_cast<int>(values.size()), nullptr, values.data(), nullptr, nullptr, 0) == 0)
+    if (sent == 0)
         co_return connection_ ? broken(nullptr) : Result();
 
-    for (bool sent = false; !sent;) {
-        const int left = PQflush(connection_);
+    while (const int left = PQflush(connection_)) {
         if (left < 0)
             co_return broken(nullptr);
-        sent = left == 0;
-        if (!sent) {
-            watch(asio::posix::stream_descriptor::wait_write, writing_, writable_);
-            if (!co_await wait(deadline))
-                co_return Result();
-            if (Clock::now() >= deadline)
-                co_return broken("the database took too long");
+        watch(asio::posix::stream_descriptor::wait_write, writing_, writable_);
+        if (!co_await wait(deadline)) {
+            error = "the connection to the database was lost";
+            co_return Result();
         }
+        if (Clock::now() >= deadline)
+            co_return broken("the database took too long");
     }
     Result last;
     for (;;) {

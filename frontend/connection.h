@@ -52,6 +52,11 @@ class Connection {
     // Otherwise the result may still be an error of the statement.
     boost::asio::awaitable<Result> query(const char* sql, const Parameters& parameters, Clock::time_point deadline,
                                          std::string& error);
+    // The same in two steps: the statement is planned when it has a name, and later runs under it.
+    boost::asio::awaitable<Result> prepare(const std::string& name, const char* sql, Clock::time_point deadline,
+                                           std::string& error);
+    boost::asio::awaitable<Result> query_prepared(const std::string& name, const Parameters& parameters,
+                                                  Clock::time_point deadline, std::string& error);
 
     // Waits until wake(), until something arrived from the server or until the deadline. False, and the connection
     // closed, if it broke.
@@ -64,6 +69,7 @@ class Connection {
   private:
     struct Handoff;
 
+    boost::asio::awaitable<Result> receive(int sent, Clock::time_point deadline, std::string& error);
     void watch(boost::asio::posix::stream_descriptor::wait_type type, bool& armed, bool& ready);
 
     boost::asio::io_context& context_;

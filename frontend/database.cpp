@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <random>
 #include <utility>
 #include <vector>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -19,12 +22,17 @@ namespace {
 
 namespace asio = boost::asio;
 
-// The time left is computed there, so that the clocks of the two machines need not agree. Unnamed rather than
-// prepared: it works behind a pooler, and inside a batch planning costs little.
+// The time left is computed there, so that the clocks of the two machines need not agree. OFFSET 0 hides the arrays
+// from the planner: it would plan anew for short ones, which takes longer than the look-ups.
 constexpr const char* resolve_sql =
-    "SELECT http_status, location, cache_seconds, link_id, workspace_id,"
-    " ceil(extract(epoch FROM expires_at - pg_catalog.clock_timestamp()) * 1000)::bigint"
-    " FROM shortener.resolve_many($1::text[], $2::text[])";
+    "SELECT r.http_status, r.location, r.cache_seconds, r.link_id, r.workspace_id,"
+    " ceil(extract(epoch FROM r.expires_at - pg_catalog.clock_timestamp()) * 1000)::bigint"
+    " FROM (SELECT $1::text[] AS codes, $2::text[] AS hosts OFFSET 0) q,"
+    " LATERAL shortener.resolve_many(q.codes, q.hosts) r";
+// The first query of a session reads the library and the catalogs.
+constexpr std::chrono::seconds probe_patience{5};
+// A database that hangs or was changed while nobody asked is noticed by asking.
+constexpr std::chrono::seconds heartbeat{5};
 constexpr const char* texts_sql = "SELECT not_found_text, gone_text FROM shortener.page_texts($1::bigint)";
 
 // Codes and hosts consist of characters that need no escape inside the quotes.
@@ -85,7 +93,7 @@ void Database::start() {
 
 void Database::resolve(std::string host, std::string code, Resolved resolved) {
     if (away_ || questions_.size() >= max_waiting)
-        return resolved(Answer{});
+        return asio::post(context_, [resolved = std::move(resolved)] { resolved(Answer{}); });
     questions_.push_back({std::move(host), std::move(code), std::move(resolved), Clock::now() + timeout_});
     if (idle_)
         connection_.wake();
@@ -119,15 +127,59 @@ void Database::fail_waiting(Clock::time_point deadline) {
     }
 }
 
+// Behind a pooler the name must mean nothing to anybody else. If the statement cannot be prepared, resolving will
+// not work either and say why, or work without.
+asio::awaitable<void> Database::prepare() {
+    std::random_device random;
+    std::string error;
+    prepared_ = "shortenerd_" + std::to_string(std::uint64_t{random()} << 32 | random());
+    const Result result = co_await connection_.prepare(prepared_, resolve_sql, Clock::now() + probe_patience, error);
+    if (!result || PQresultStatus(result.get()) != PGRES_COMMAND_OK)
+        prepared_.clear();
+}
+
+// A pooler may have no prepared statements, and an update of the extension may spoil this one: then never again on
+// this connection.
+asio::awaitable<Result> Database::resolve_query(const Parameters& parameters, Clock::time_point deadline, std::string& error) {
+    if (!prepared_.empty()) {
+        Result result = co_await connection_.query_prepared(prepared_, parameters, deadline, error);
+        if (!result || PQresultStatus(result.get()) == PGRES_TUPLES_OK)
+            co_return result;
+        prepared_.clear();
+    }
+    co_return co_await connection_.query(resolve_sql, parameters, deadline, error);
+}
+
+// Whoever can connect may still lack the extension, its tables or the right to read them.
+asio::awaitable<std::string> Database::probe(std::chrono::milliseconds patience) {
+    std::string error;
+    Parameters parameters;
+    parameters.emplace_back("{0}");
+    parameters.emplace_back("{NULL}");
+    const Result result = co_await resolve_query(parameters, Clock::now() + patience, error);
+    if (result && PQresultStatus(result.get()) == PGRES_TUPLES_OK && PQntuples(result.get()) == 1)
+        co_return std::string();
+    if (result)
+        error = PQresultErrorMessage(result.get());
+    connection_.close();
+    co_return error.empty() ? "it cannot resolve codes" : error;
+}
+
 asio::awaitable<void> Database::run() {
     Backoff backoff;
+    std::string complaint;
     for (bool first = true;; first = false) {
-        const std::string error = co_await connection_.connect();
+        std::string error = co_await connection_.connect();
         if (!first)
             Counters::add(counters_.reconnects);
+        if (error.empty()) {
+            co_await prepare();
+            error = co_await probe(probe_patience);
+        }
         if (!error.empty()) {
-            if (!std::exchange(away_, true))
+            if (!std::exchange(away_, true) || error != complaint)
                 log_line(LogLevel::error, "no database: " + error);
+            complaint = std::move(error);
             fail_waiting(Clock::time_point::max());
             co_await backoff.wait(context_);
             continue;
@@ -141,15 +193,24 @@ asio::awaitable<void> Database::run() {
                 co_await read_one_texts();
             else if (!questions_.empty())
                 co_await resolve_batch();
-            else {
-                idle_ = true;
-                co_await connection_.wait(Clock::time_point::max());
-                idle_ = false;
-            }
+            else
+                co_await idle();
         }
         gauges_.databases--;
         log_line(LogLevel::warning, "lost a connection to the database");
     }
+}
+
+asio::awaitable<void> Database::idle() {
+    const Clock::time_point end = Clock::now() + heartbeat;
+    idle_ = true;
+    co_await connection_.wait(end);
+    idle_ = false;
+    if (Clock::now() < end || !connection_.is_open())
+        co_return;
+    const std::string error = co_await probe(timeout_);
+    if (!error.empty())
+        log_line(LogLevel::error, "cannot resolve: " + error);
 }
 
 asio::awaitable<void> Database::resolve_batch() {
@@ -168,7 +229,13 @@ asio::awaitable<void> Database::resolve_batch() {
     Parameters parameters;
     parameters.emplace_back(std::move(codes));
     parameters.emplace_back(std::move(hosts));
-    const Result result = co_await connection_.query(resolve_sql, parameters, batch.front().deadline, error);
+    const Result result = co_await resolve_query(parameters, batch.front().deadline, error);
+    if (!result && Clock::now() < batch.front().deadline) {
+        // The connection was lost, perhaps long ago; the next one may still answer in time.
+        Counters::add(counters_.database_errors);
+        questions_.insert(questions_.begin(), std::make_move_iterator(batch.begin()), std::make_move_iterator(batch.end()));
+        co_return;
+    }
     const bool good = result && PQresultStatus(result.get()) == PGRES_TUPLES_OK &&
                       PQntuples(result.get()) == static_cast<int>(batch.size());
     if (good) {
@@ -176,6 +243,7 @@ asio::awaitable<void> Database::resolve_batch() {
     } else {
         Counters::add(counters_.database_errors);
         log_line(LogLevel::error, "cannot resolve: " + (result ? std::string(PQresultErrorMessage(result.get())) : error));
+        connection_.close(); // the next one is probed before anybody waits for it
     }
     const Clock::time_point now = Clock::now();
     for (std::size_t i = 0; i < batch.size(); i++)

@@ -36,6 +36,7 @@ class Database {
     // Connects, and connects again whenever the connection is lost, until the loop ends.
     void start();
 
+    // `resolved` is not called before it returns.
     void resolve(std::string host, std::string code, Resolved resolved);
     void read_texts(std::int64_t workspace_id, TextsRead read);
 
@@ -58,7 +59,11 @@ class Database {
     };
 
     boost::asio::awaitable<void> run();
+    boost::asio::awaitable<void> prepare();
+    boost::asio::awaitable<std::string> probe(std::chrono::milliseconds patience);
+    boost::asio::awaitable<void> idle();
     boost::asio::awaitable<void> resolve_batch();
+    boost::asio::awaitable<Result> resolve_query(const Parameters& parameters, Clock::time_point deadline, std::string& error);
     boost::asio::awaitable<void> read_one_texts();
     void fail_waiting(Clock::time_point deadline);
 
@@ -69,8 +74,9 @@ class Database {
     Gauges& gauges_;
     std::deque<Question> questions_;
     std::deque<TextsQuestion> texts_;
+    std::string prepared_; // the name of the prepared statement; empty: there is none
     bool idle_ = false; // connected, with nothing to ask
-    bool away_ = false; // the last attempt to connect failed
+    bool away_ = false; // the last attempt to get a connection that answers failed
 };
 
 } // namespace shortener

@@ -13,7 +13,7 @@ constexpr std::string_view plain = "text/plain; charset=utf-8";
 // The page needs its own style sheet and nothing else. The hash is that of the bytes between the style tags,
 // checked by a test.
 constexpr std::string_view page_policy =
-    "default-src 'none'; style-src 'sha256-CA3wJVOGKs+mvqc26O5r1X9mDkiXJ9VXRs40mWY4x1Q='; base-uri 'none'; "
+    "default-src 'none'; style-src 'sha256-B38JO45XqpA+xNdp4pPkpx16n3FLN67KxBEYA1zz420='; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'";
 constexpr std::string_view style =
     ":root{color-scheme:light dark;--paper:#fff;--ink:#1a1a1a;--soft:#666}"
@@ -79,7 +79,7 @@ void set_page(Response& response, const Request& request, std::string_view text)
         .append(style)
         .append("</style>\n<main>\n<h1>")
         .append(page.title)
-        .append("</h1>\n<p>")
+        .append("</h1>\n<p dir=\"auto\">")
         .append(escape_html(text.empty() ? page.text : text))
         .append("</p>\n<small>")
         .append(std::to_string(response.status))

@@ -4,6 +4,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "log.h"
 #include "router.h"
 
 namespace shortener {
@@ -22,6 +23,10 @@ struct Service::Visit {
     Method method;
     Clock::time_point begun;
     Done done;
+    std::string flight;
+    bool host_known = false;
+    Cache::Ticket cache_ticket = 0;
+    Directory::Ticket directory_ticket = 0;
 
     Request request() const {
         Request request;
@@ -52,9 +57,14 @@ void Service::announce(const Request& request, const Resolution& resolution, con
     if (request.method != Method::get || response.location.empty())
         return;
     Counters::add(counters_.clicks);
+    const bool logged = logs(LogLevel::debug);
+    if (!logged && !shared_.clicks)
+        return;
+    const std::string client = client_address(request.peer, request.forwarded_for, shared_.trusted_proxies);
+    if (logged)
+        log_line(LogLevel::debug, "redirect link=" + std::to_string(resolution.link_id) + " client=" + client);
     if (shared_.clicks)
-        shared_.clicks->clicked(
-            {resolution.link_id, request.peer, request.forwarded_for, request.user_agent, request.referer});
+        shared_.clicks->clicked({resolution.link_id, client, request.user_agent, request.referer});
 }
 
 bool Service::answer(const Request& request, Response& response) {
@@ -122,35 +132,31 @@ void Service::answer_later(const Request& request, Done done) {
         return;
     }
     Counters::add(counters_.misses);
+    visit->host_known = workspace.has_value();
     ask(visit);
 }
 
 void Service::ask(const std::shared_ptr<Visit>& visit) {
-    std::string key = visit->host + " " + visit->code;
-    if (!shared_.flights.board(key, {this, [this, visit](const Answer& answer) { resolved(visit, answer); }})) {
+    visit->flight = visit->host + " " + visit->code;
+    if (!shared_.flights.board(visit->flight, {this, [this, visit](const Answer& answer) { resolved(visit, answer); }})) {
         Counters::add(counters_.coalesced);
         return;
     }
     // Tickets first: what is notified from here on beats this question.
-    const Cache::Ticket cache_ticket = shared_.cache.now_serving();
-    const Directory::Ticket directory_ticket = shared_.directory.now_serving();
-    // Posted, because without a database the answer comes at once.
-    boost::asio::post(context_, [this, key = std::move(key), host = visit->host, code = visit->code, cache_ticket, directory_ticket] {
-        database_.resolve(host, code, [=, this](const Answer& answer) {
-            landed(key, host, code, answer, cache_ticket, directory_ticket);
-        });
-    });
+    visit->cache_ticket = shared_.cache.now_serving();
+    visit->directory_ticket = shared_.directory.now_serving();
+    database_.resolve(visit->host, visit->code, [this, visit](const Answer& answer) { landed(*visit, answer); });
 }
 
-void Service::landed(const std::string& key, const std::string& host, const std::string& code, const Answer& answer,
-                     Cache::Ticket cache_ticket, Directory::Ticket directory_ticket) {
+void Service::landed(const Visit& visit, const Answer& answer) {
     if (answer.known) {
         const Clock::time_point now = Clock::now();
-        shared_.directory.store_workspace(host, answer.resolution.workspace_id, directory_ticket, now);
-        shared_.cache.store(code, answer.resolution, answer.cache_seconds, cache_ticket, now);
+        if (!visit.host_known)
+            shared_.directory.store_workspace(visit.host, answer.resolution.workspace_id, visit.directory_ticket, now);
+        shared_.cache.store(visit.code, answer.resolution, answer.cache_seconds, visit.cache_ticket, now);
     }
     // Whoever boards from here on finds the cache filled, or asks anew.
-    for (Waiter& waiter : shared_.flights.land(key)) {
+    for (Waiter& waiter : shared_.flights.land(visit.flight)) {
         if (waiter.home == this)
             waiter.told(answer);
         else

@@ -258,7 +258,10 @@ asio::awaitable<void> Session::refuse(int status) {
     worker_.handler->refused(status);
     head_.request.method = Method::get;
     append(respond_refused(status), false);
-    if (co_await write())
+    // Not `if (co_await …) co_await …` as the last statement: g++ 12 lays out the frame of such a coroutine wrongly,
+    // and resuming it ends the process.
+    const bool written = co_await write();
+    if (written)
         co_await linger();
 }
 
@@ -357,6 +360,10 @@ asio::awaitable<bool> Session::serve_one() {
     }
     if (request_deadline_ == Clock::time_point::max())
         request_deadline_ = Clock::now() + worker_.settings.request_timeout;
+    if (unread().starts_with("\r\n")) { // RFC 9112, section 2.2; Beast's parser does not know it
+        consume(2);
+        head_.size -= 2;
+    }
 
     Request request = head_.request;
     request.peer = peer_;

@@ -25,7 +25,7 @@ sub heading
 	return;
 }
 
-# compare(name, unit => 'ms', goal => '<= 1.1', ours => sub, reference => sub [, rounds => 7])
+# compare(name, unit => 'ms', ours => sub, reference => sub [, goal => '<= 1.1'] [, rounds => 7])
 # Both subs give a number in the same unit. The ratio is the median of the rounds' ratios.
 sub compare
 {
@@ -43,10 +43,15 @@ sub compare
 	}
 	@ratio = sort { $a <=> $b } @ratio;
 	my $ratio = median(@ratio);
-	my ($operator, $limit) = split ' ', $with{goal};
-	my $met = $operator eq '<=' ? $ratio <= $limit : $ratio >= $limit;
-	printf "%-58s %12s %12s %7.2f  (%.2f-%.2f)%s %s %s\n", $name, map({ sprintf '%.4g %s', $_, $with{unit} } median(@ours), median(@reference)),
-	  $ratio, $ratio[0], $ratio[-1], ' ' x 3, $with{goal}, $met ? 'met' : 'MISSED';
+	my $goal = 'none';
+	if (defined $with{goal})
+	{
+		my ($operator, $limit) = split ' ', $with{goal};
+		my $met = $operator eq '<=' ? $ratio <= $limit : $ratio >= $limit;
+		$goal = "$with{goal} " . ($met ? 'met' : 'MISSED');
+	}
+	printf "%-58s %12s %12s %7.2f  (%.2f-%.2f)%s %s\n", $name, map({ sprintf '%.4g %s', $_, $with{unit} } median(@ours), median(@reference)),
+	  $ratio, $ratio[0], $ratio[-1], ' ' x 3, $goal;
 	return $ratio;
 }
 

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstddef>
+#include <cstring>
 
 namespace shortener {
 
@@ -44,11 +45,19 @@ class SipState {
     std::uint64_t v0_, v1_, v2_, v3_;
 };
 
-// Little-endian whatever the machine; compilers make one load of it.
-std::uint64_t load_le64(const char* bytes, std::size_t count = 8) noexcept {
+// Little-endian whatever the machine.
+std::uint64_t load_le64(const char* bytes, std::size_t count) noexcept {
     std::uint64_t word = 0;
     for (std::size_t i = 0; i < count; i++)
         word |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+    return word;
+}
+
+std::uint64_t load_le64(const char* bytes) noexcept {
+    if constexpr (std::endian::native != std::endian::little)
+        return load_le64(bytes, 8);
+    std::uint64_t word;
+    std::memcpy(&word, bytes, sizeof word);
     return word;
 }
 

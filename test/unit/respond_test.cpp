@@ -4,6 +4,8 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/sha.h>
 
 namespace shortener {
 namespace {
@@ -110,11 +112,31 @@ TEST(Respond, GivesAPageOrALineOfJson) {
     EXPECT_EQ(respond(with(Method::get, ""), nothing(404), nullptr, now).content_type, "text/html; charset=utf-8");
 }
 
+std::string between(const std::string& text, const std::string& begin, const std::string& end) {
+    const std::size_t from = text.find(begin), to = text.find(end, from);
+    return from == std::string::npos || to == std::string::npos ? "" : text.substr(from + begin.size(), to - from - begin.size());
+}
+
+TEST(Respond, AllowsItsOwnStyleSheetAndNoOther) {
+    for (const Response& page : {respond(with(Method::get), nothing(404), nullptr, now), respond(with(Method::get), nothing(410), nullptr, now),
+                                 respond(with(Method::other), link(302), nullptr, now), respond_unavailable(with(Method::get))}) {
+        const std::string style = between(page.body, "<style>", "</style>");
+        ASSERT_NE(style, "");
+        unsigned char digest[SHA256_DIGEST_LENGTH];
+        SHA256(reinterpret_cast<const unsigned char*>(style.data()), style.size(), digest);
+        unsigned char base64[64];
+        EVP_EncodeBlock(base64, digest, sizeof digest);
+        EXPECT_EQ(between(fields(page).at("Content-Security-Policy"), "style-src ", ";"),
+                  std::string("'sha256-") + reinterpret_cast<const char*>(base64) + "'");
+    }
+}
+
 TEST(Respond, ShowsAWorkspacesTextAsText) {
     PageTexts texts;
     texts.not_found = "Ask <b>us</b> & \"them\"";
     const Response response = respond(with(Method::get), nothing(404), &texts, now);
-    EXPECT_NE(response.body.find("Ask &lt;b&gt;us&lt;/b&gt; &amp; &quot;them&quot;"), std::string::npos);
+    // In the direction of its own script, whatever the language of the rest.
+    EXPECT_NE(response.body.find("<p dir=\"auto\">Ask &lt;b&gt;us&lt;/b&gt; &amp; &quot;them&quot;</p>"), std::string::npos);
     EXPECT_EQ(response.body.find("check the address"), std::string::npos);
     EXPECT_NE(respond(with(Method::get), nothing(410), &texts, now).body.find("has expired"), std::string::npos);
 }
