@@ -12,6 +12,8 @@
 #include <boost/asio/ip/address.hpp>
 #include <boost/program_options.hpp>
 
+#include <libpq-fe.h>
+
 namespace shortener {
 
 namespace {
@@ -62,6 +64,17 @@ tcp::endpoint parse_endpoint(const std::string& option, const std::string& text)
         refuse(option, text, wanted);
     }
     return {address, static_cast<unsigned short>(port)};
+}
+
+// The string as it is, if libpq can read it. Neither the string nor libpq's complaint is repeated: parts of a
+// password may be in them.
+std::string checked_conninfo(const std::string& option, const std::string& text) {
+    PQconninfoOption* parsed = PQconninfoParse(text.c_str(), nullptr);
+    if (!parsed)
+        throw std::runtime_error("--" + option + ": not a libpq connection string, such as \"host=db.example dbname=links\" or "
+                                 "\"postgresql://db.example/links\"");
+    PQconninfoFree(parsed);
+    return text;
 }
 
 LogLevel parse_level(const std::string& text) {
@@ -167,8 +180,8 @@ void fill(const po::variables_map& values, Config& config) {
     };
     constexpr std::uint64_t hour = 3600 * 1000, gigabyte = 1 << 30;
 
-    config.database = text("database");
-    config.primary = text("primary");
+    config.database = checked_conninfo("database", text("database"));
+    config.primary = checked_conninfo("primary", text("primary"));
     config.default_workspace = text("default-workspace");
     const auto listen = values.count("listen") ? values["listen"].as<std::vector<std::string>>()
                                                : std::vector<std::string>{"127.0.0.1:8080"};

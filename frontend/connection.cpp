@@ -188,8 +188,10 @@ asio::awaitable<Result> Connection::query(const char* sql, const Parameters& par
         sent = left == 0;
         if (!sent) {
             watch(asio::posix::stream_descriptor::wait_write, writing_, writable_);
-            if (!co_await wait(deadline))
+            if (!co_await wait(deadline)) {
+                error = "the connection to the database was lost";
                 co_return Result();
+            }
             if (Clock::now() >= deadline)
                 co_return broken("the database took too long");
         }

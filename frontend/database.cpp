@@ -25,6 +25,10 @@ constexpr const char* resolve_sql =
     "SELECT http_status, location, cache_seconds, link_id, workspace_id,"
     " ceil(extract(epoch FROM expires_at - pg_catalog.clock_timestamp()) * 1000)::bigint"
     " FROM shortener.resolve_many($1::text[], $2::text[])";
+// The first query of a session reads the library and the catalogs.
+constexpr std::chrono::seconds probe_patience{5};
+// A database that hangs or was changed while nobody asked is noticed by asking.
+constexpr std::chrono::seconds heartbeat{5};
 constexpr const char* texts_sql = "SELECT not_found_text, gone_text FROM shortener.page_texts($1::bigint)";
 
 // Codes and hosts consist of characters that need no escape inside the quotes.
@@ -119,15 +123,34 @@ void Database::fail_waiting(Clock::time_point deadline) {
     }
 }
 
+// Whoever can connect may still lack the extension, its tables or the right to read them.
+asio::awaitable<std::string> Database::probe(std::chrono::milliseconds patience) {
+    std::string error;
+    Parameters parameters;
+    parameters.emplace_back("{0}");
+    parameters.emplace_back("{NULL}");
+    const Result result = co_await connection_.query(resolve_sql, parameters, Clock::now() + patience, error);
+    if (result && PQresultStatus(result.get()) == PGRES_TUPLES_OK && PQntuples(result.get()) == 1)
+        co_return std::string();
+    if (result)
+        error = PQresultErrorMessage(result.get());
+    connection_.close();
+    co_return error.empty() ? "it cannot resolve codes" : error;
+}
+
 asio::awaitable<void> Database::run() {
     Backoff backoff;
+    std::string complaint;
     for (bool first = true;; first = false) {
-        const std::string error = co_await connection_.connect();
+        std::string error = co_await connection_.connect();
         if (!first)
             Counters::add(counters_.reconnects);
+        if (error.empty())
+            error = co_await probe(probe_patience);
         if (!error.empty()) {
-            if (!std::exchange(away_, true))
+            if (!std::exchange(away_, true) || error != complaint)
                 log_line(LogLevel::error, "no database: " + error);
+            complaint = std::move(error);
             fail_waiting(Clock::time_point::max());
             co_await backoff.wait(context_);
             continue;
@@ -141,15 +164,24 @@ asio::awaitable<void> Database::run() {
                 co_await read_one_texts();
             else if (!questions_.empty())
                 co_await resolve_batch();
-            else {
-                idle_ = true;
-                co_await connection_.wait(Clock::time_point::max());
-                idle_ = false;
-            }
+            else
+                co_await idle();
         }
         gauges_.databases--;
         log_line(LogLevel::warning, "lost a connection to the database");
     }
+}
+
+asio::awaitable<void> Database::idle() {
+    const Clock::time_point end = Clock::now() + heartbeat;
+    idle_ = true;
+    co_await connection_.wait(end);
+    idle_ = false;
+    if (Clock::now() < end || !connection_.is_open())
+        co_return;
+    const std::string error = co_await probe(timeout_);
+    if (!error.empty())
+        log_line(LogLevel::error, "cannot resolve: " + error);
 }
 
 asio::awaitable<void> Database::resolve_batch() {
@@ -176,6 +208,7 @@ asio::awaitable<void> Database::resolve_batch() {
     } else {
         Counters::add(counters_.database_errors);
         log_line(LogLevel::error, "cannot resolve: " + (result ? std::string(PQresultErrorMessage(result.get())) : error));
+        connection_.close(); // the next one is probed before anybody waits for it
     }
     const Clock::time_point now = Clock::now();
     for (std::size_t i = 0; i < batch.size(); i++)

@@ -58,6 +58,8 @@ class Database {
     };
 
     boost::asio::awaitable<void> run();
+    boost::asio::awaitable<std::string> probe(std::chrono::milliseconds patience);
+    boost::asio::awaitable<void> idle();
     boost::asio::awaitable<void> resolve_batch();
     boost::asio::awaitable<void> read_one_texts();
     void fail_waiting(Clock::time_point deadline);
@@ -70,7 +72,7 @@ class Database {
     std::deque<Question> questions_;
     std::deque<TextsQuestion> texts_;
     bool idle_ = false; // connected, with nothing to ask
-    bool away_ = false; // the last attempt to connect failed
+    bool away_ = false; // the last attempt to get a connection that answers failed
 };
 
 } // namespace shortener

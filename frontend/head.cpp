@@ -103,6 +103,7 @@ class Reader {
 
   private:
     int content_length(std::string_view value);
+    void forwarded_for(std::string_view value);
 
     const HeadLimits& limits_;
     Head& head_;
@@ -158,6 +159,20 @@ int Reader::content_length(std::string_view value) {
     return 0;
 }
 
+// Several lines are one list (RFC 9110, section 5.3): a proxy may add its line after one that the visitor forged.
+void Reader::forwarded_for(std::string_view value) {
+    std::string_view& list = head_.request.forwarded_for;
+    std::string& storage = head_.forwarded_storage;
+    if (list.data() == nullptr) {
+        list = value;
+        return;
+    }
+    if (storage.empty())
+        storage = list;
+    storage.append(", ").append(value);
+    list = storage;
+}
+
 int Reader::field(std::string_view line) {
     if (++fields_ > limits_.fields)
         return 431;
@@ -199,7 +214,7 @@ int Reader::field(std::string_view line) {
         break;
     case 15:
         if (equals(name, "x-forwarded-for"))
-            head_.request.forwarded_for = value;
+            forwarded_for(value);
         break;
     case 17:
         if (equals(name, "transfer-encoding")) {

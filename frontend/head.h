@@ -31,6 +31,7 @@ struct Head {
     std::uint64_t content_length = 0;
     Request request; // views into the bytes; `host` is in `host_storage`, `peer` is not set
     std::string host_storage;
+    std::string forwarded_storage; // of `forwarded_for`, if it came in several lines
 };
 
 // Reads the head at the front of `bytes`, which may be incomplete and may go on with a body or more requests.

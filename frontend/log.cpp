@@ -21,8 +21,12 @@ void set_log_level(LogLevel level) noexcept {
     highest = level;
 }
 
+bool logs(LogLevel level) noexcept {
+    return level <= highest;
+}
+
 void log_line(LogLevel level, std::string_view message) {
-    if (level > highest)
+    if (!logs(level))
         return;
     const auto now = std::chrono::system_clock::now();
     const std::time_t seconds = std::chrono::system_clock::to_time_t(now);

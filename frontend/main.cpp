@@ -48,7 +48,7 @@ void announce(const char* what, const Transport& transport) {
 void serve(const Config& config) {
     const bool two_databases = !config.primary.empty();
     Shared shared({config.cache_size, config.cache_ttl, two_databases ? config.standby_delay : std::chrono::milliseconds(0)},
-                  random_key(), config.threads);
+                  random_key(), config.threads, config.trusted_proxies);
 
     const ConnectionSettings reading{config.database, config.default_workspace, nullptr};
     TransportSettings settings{config.listen,       config.threads,         config.max_connections, config.limits,

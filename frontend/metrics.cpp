@@ -110,7 +110,7 @@ std::string Metrics::text(const Cache& cache) const {
     page.single("database_round_trips_total", "counter", "Queries answered by the database.", sum(&Counters::round_trips));
     page.single("database_errors_total", "counter", "Queries that failed or took too long.", sum(&Counters::database_errors));
     page.single("database_reconnects_total", "counter", "Connections to the database made anew.", sum(&Counters::reconnects));
-    page.single("database_connections", "gauge", "Threads that have a database connection.",
+    page.single("database_connections", "gauge", "Threads that have a database connection that answers.",
                 static_cast<std::uint64_t>(gauges.databases.load()));
     page.declare("batch_codes", "histogram", "Codes asked for in one round trip.");
     cumulative = 0;

@@ -43,7 +43,7 @@ struct Counters {
 struct Gauges {
     std::atomic<bool> listening{false};
     std::atomic<std::uint64_t> notifications{0}, flushes{0}, listen_reconnects{0};
-    // How many threads have a database connection.
+    // How many threads have a database connection that answers.
     std::atomic<int> databases{0};
 };
 

@@ -4,6 +4,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "log.h"
 #include "router.h"
 
 namespace shortener {
@@ -52,9 +53,14 @@ void Service::announce(const Request& request, const Resolution& resolution, con
     if (request.method != Method::get || response.location.empty())
         return;
     Counters::add(counters_.clicks);
+    const bool logged = logs(LogLevel::debug);
+    if (!logged && !shared_.clicks)
+        return;
+    const std::string client = client_address(request.peer, request.forwarded_for, shared_.trusted_proxies);
+    if (logged)
+        log_line(LogLevel::debug, "redirect link=" + std::to_string(resolution.link_id) + " client=" + client);
     if (shared_.clicks)
-        shared_.clicks->clicked(
-            {resolution.link_id, request.peer, request.forwarded_for, request.user_agent, request.referer});
+        shared_.clicks->clicked({resolution.link_id, client, request.user_agent, request.referer});
 }
 
 bool Service::answer(const Request& request, Response& response) {

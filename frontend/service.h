@@ -4,12 +4,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
 
 #include "cache.h"
 #include "clicks.h"
+#include "client.h"
 #include "database.h"
 #include "directory.h"
 #include "flights.h"
@@ -28,8 +30,10 @@ struct Waiter {
 
 // What all threads share.
 struct Shared {
-    Shared(const Cache::Limits& limits, const SipKey& seed, std::size_t threads)
-        : cache(limits, seed), directory(seed), flights(seed), metrics(threads) {}
+    Shared(const Cache::Limits& limits, const SipKey& seed, std::size_t threads, std::vector<Network> trusted_proxies)
+        : trusted_proxies(std::move(trusted_proxies)), cache(limits, seed), directory(seed), flights(seed), metrics(threads) {}
+
+    const std::vector<Network> trusted_proxies;
 
     Cache cache;
     Directory directory;

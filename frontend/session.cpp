@@ -208,6 +208,11 @@ asio::awaitable<bool> Session::serve_one() {
     if (request_deadline_ == Clock::time_point::max())
         request_deadline_ = Clock::now() + common_.settings.request_timeout;
 
+    if (unread().starts_with("\r\n")) { // RFC 9112, section 2.2; parsers of libraries do not know it
+        consume(2);
+        head_.size -= 2;
+    }
+
     const std::size_t head_size = head_.size;
     if (!protocol_->begin(unread().substr(0, head_size), head_)) {
         refuse(400);

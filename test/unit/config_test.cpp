@@ -76,6 +76,25 @@ TEST(Config, ComplainsBeforeAnythingStarts) {
     EXPECT_NE(environment.error.find("SHORTENERD_CACHESIZE"), std::string::npos);
 }
 
+TEST(Config, RefusesConnectionStringsWithoutRepeatingThem) {
+    for (const char* good : {"", "host=a,b port=1,2 dbname=links", "postgresql://user@[::1]:5433/links?target_session_attrs=any"}) {
+        EXPECT_EQ(read({"--database", good}).start, Start::serve) << good;
+        EXPECT_EQ(read({"--primary", good}).start, Start::serve) << good;
+    }
+    for (const char* bad : {"links", "host", "hots=a password=hunter2", "password=hunter2 hunter2", "password='hunter2",
+                            "postgresql://u:hunter2@[::1", "postgresql://u:hunter2@a/b?hunter2=1"}) {
+        for (const char* option : {"--database", "--primary"}) {
+            const Outcome outcome = read({option, bad});
+            EXPECT_EQ(outcome.start, Start::exit_failure) << bad;
+            EXPECT_NE(outcome.error.find(std::string(option) + ": not a libpq connection string"), std::string::npos) << outcome.error;
+            EXPECT_EQ(outcome.error.find("hunter2"), std::string::npos) << outcome.error;
+        }
+    }
+    const Outcome environment = read({}, {"SHORTENERD_DATABASE=password=hunter2 hunter2"});
+    EXPECT_EQ(environment.start, Start::exit_failure);
+    EXPECT_EQ(environment.error.find("hunter2"), std::string::npos);
+}
+
 TEST(Config, HelpsAndTellsItsVersion) {
     const Outcome help = read({"--help"});
     EXPECT_EQ(help.start, Start::exit_success);

@@ -35,6 +35,19 @@ TEST(Head, ReadsAnOrdinaryRequest) {
     EXPECT_FALSE(head.chunked);
 }
 
+TEST(Head, ReadsForwardedForInSeveralLinesAsOneList) {
+    const std::string line = "GET / HTTP/1.1\r\nHost: a\r\n";
+    EXPECT_EQ(read(line + "X-Forwarded-For: 6.6.6.6\r\nX-Other: 1\r\nx-forwarded-for: 5.5.5.5,1.2.3.4\r\nX-FORWARDED-FOR: 10.0.0.1\r\n\r\n")
+                  .forwarded_storage,
+              "6.6.6.6, 5.5.5.5,1.2.3.4, 10.0.0.1");
+    EXPECT_EQ(read(line + "X-Forwarded-For:\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n").forwarded_storage, ", 1.2.3.4");
+    Head head;
+    read_head(line + "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n", {}, head);
+    EXPECT_EQ(head.request.forwarded_for, "6.6.6.6, 1.2.3.4");
+    read_head(line + "\r\n", {}, head);
+    EXPECT_EQ(head.request.forwarded_for, "") << "of the request before";
+}
+
 TEST(Head, IsIncompleteUntilItsEmptyLine) {
     const std::string bytes = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     for (std::size_t length = 0; length < bytes.size(); length++)
