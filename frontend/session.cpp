@@ -10,6 +10,8 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
+#include "body.h"
+
 namespace shortener {
 
 namespace asio = boost::asio;
@@ -128,12 +130,12 @@ asio::awaitable<void> Session::linger() {
     waiting_ = Waiting::nothing;
 }
 
-asio::awaitable<void> Session::answer_later(const Request& request) {
+asio::awaitable<void> Session::answer_later() {
     co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
         [&](auto&& resume) {
             auto shared =
                 std::make_shared<std::decay_t<decltype(resume)>>(std::forward<decltype(resume)>(resume));
-            protocol_->answer_later(request, output_, [shared] { (*shared)(); });
+            protocol_->answer_later(head_, output_, [shared] { (*shared)(); });
         },
         asio::use_awaitable);
 }
@@ -141,19 +143,15 @@ asio::awaitable<void> Session::answer_later(const Request& request) {
 // Reads and throws away the body after a head that has been read; afterwards the request is consumed. False:
 // the connection is at its end.
 asio::awaitable<bool> Session::read_body() {
+    BodyReader reader(head_, common_.settings.limits);
     for (bool asked = false;;) {
         std::size_t used = 0;
-        const Protocol::Body body = protocol_->read_body(unread(), used);
+        const BodyReader::State state = reader.read(unread(), used);
         consume(used);
-        if (body == Protocol::Body::complete)
+        if (state == BodyReader::State::complete)
             co_return true;
-        if (body == Protocol::Body::too_large) {
-            refuse(413);
-            co_return co_await finish();
-        }
-        // Malformed is also a chunk's header without an end.
-        if (body == Protocol::Body::malformed || unread().size() > usual_buffer) {
-            refuse(400);
+        if (state != BodyReader::State::incomplete) {
+            refuse(state == BodyReader::State::too_large ? 413 : 400);
             co_return co_await finish();
         }
         if (head_.expects_continue && !head_.http_1_0 && !std::exchange(asked, true)) {
@@ -176,7 +174,7 @@ asio::awaitable<bool> Session::read_body() {
 asio::awaitable<bool> Session::serve_one() {
     for (;;) {
         if (!unread().empty() || end_ > 0)
-            read_head(unread(), limits(), head_);
+            read_head(unread(), common_.settings.limits, head_);
         else
             head_.state = Head::State::incomplete;
         if (head_.state == Head::State::complete)
@@ -213,30 +211,31 @@ asio::awaitable<bool> Session::serve_one() {
         head_.size -= 2;
     }
 
-    const std::size_t head_size = head_.size;
-    if (!protocol_->begin(unread().substr(0, head_size), head_)) {
-        refuse(400);
-        co_return co_await finish();
-    }
-    const bool has_body = head_.chunked || head_.content_length > 0;
+    std::string_view bytes = unread().substr(0, head_.size);
     std::string kept; // the views of a request outlive a buffer that moves
+    const bool has_body = head_.chunked || head_.content_length > 0;
     if (has_body) {
-        kept = unread().substr(0, head_size);
-        read_head(kept, limits(), head_);
-        consume(head_size);
+        kept = bytes;
+        bytes = kept;
+        read_head(bytes, common_.settings.limits, head_);
+        consume(bytes.size());
         if (!co_await read_body())
             co_return false;
     }
-    Request request = head_.request;
-    request.peer = peer_;
-    if (!protocol_->answer(request, output_)) {
+    head_.request.peer = peer_;
+    const Protocol::Outcome outcome = protocol_->answer(bytes, head_, output_);
+    if (outcome == Protocol::Outcome::refused) {
+        refuse(400);
+        co_return co_await finish();
+    }
+    if (outcome == Protocol::Outcome::later) {
         // What is known already need not wait for this one.
         if (!output_.empty() && !co_await write())
             co_return false;
-        co_await answer_later(request);
+        co_await answer_later();
     }
     if (!has_body)
-        consume(head_size);
+        consume(bytes.size());
     request_deadline_ = Clock::time_point::max();
     if (!keep_alive_)
         co_return co_await finish();

@@ -17,25 +17,20 @@ namespace shortener {
 
 class Session;
 
-// What the HTTP library does on a connection. It reads each request a second time, after the strict
+// What the HTTP library does on a connection: it reads each request a second time, after the strict
 // read_head, and turns the answer into bytes. There are two of it, in transport_beast.cpp and
 // transport_crow.cpp.
 class Protocol {
   public:
-    enum class Body { incomplete, complete, malformed, too_large };
+    enum class Outcome { answered, later, refused };
 
     virtual ~Protocol() = default;
 
-    // A request begins with this head, as read_head understood it. False: the library understands it
-    // otherwise.
-    virtual bool begin(std::string_view bytes, const Head& head) = 0;
-    // Follows the body of the request, if its head announced one; `used` bytes belong to it.
-    virtual Body read_body(std::string_view bytes, std::size_t& used) = 0;
-    // Appends the answer to `out` if the handler knows it at once; otherwise the session calls answer_later.
-    virtual bool answer(const Request& request, std::string& out) = 0;
-    // Appends the answer to `out` and calls `done` once, not before it returns. The request may go away
-    // meanwhile.
-    virtual void answer_later(const Request& request, std::string& out, std::function<void()> done) = 0;
+    // A request with this head has come to its end, and these are the bytes of the head. Appends the answer
+    // to `out` if the handler knows it at once; refuses if the library does not take this for a request.
+    virtual Outcome answer(std::string_view bytes, const Head& head, std::string& out) = 0;
+    // After `later`: appends the answer to `out` and calls `done` once, not before it returns.
+    virtual void answer_later(const Head& head, std::string& out, std::function<void()> done) = 0;
 };
 
 std::unique_ptr<Protocol> make_protocol(Session& session);
@@ -61,7 +56,6 @@ class Session {
     // For the protocol: how to frame the answer to the present request. It decides about the connection.
     Framing frame(const Response& response);
     Handler& handler() const { return *common_.handler; }
-    const HeadLimits& limits() const { return common_.settings.limits; }
 
     std::list<Session*>::iterator place; // in the worker's list
 
@@ -74,7 +68,7 @@ class Session {
     boost::asio::awaitable<bool> write();
     boost::asio::awaitable<bool> finish();
     boost::asio::awaitable<void> linger();
-    boost::asio::awaitable<void> answer_later(const Request& request);
+    boost::asio::awaitable<void> answer_later();
     void refuse(int status);
     void wait_for(Waiting what, std::chrono::milliseconds time);
     std::string_view unread() const { return {buffer_.data() + begin_, end_ - begin_}; }

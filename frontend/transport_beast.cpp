@@ -1,10 +1,7 @@
 #include "session.h"
 
-#include <optional>
-
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/basic_parser.hpp>
-#include <boost/beast/http/error.hpp>
 
 namespace shortener {
 
@@ -13,8 +10,7 @@ namespace {
 namespace http = boost::beast::http;
 using boost::system::error_code;
 
-// Beast's parser, keeping nothing: it has to agree with read_head that this is a request, and it finds the
-// end of the body.
+// Beast's parser, keeping nothing: read_head has.
 class Parser final : public http::basic_parser<true> {
     using text = boost::beast::string_view;
 
@@ -29,54 +25,41 @@ class Parser final : public http::basic_parser<true> {
     void on_finish_impl(error_code&) override {}
 };
 
+// Whether Beast, too, takes this for the head of one request, and means the same about a body.
+bool agrees(std::string_view bytes, const Head& head) {
+    Parser parser;
+    parser.eager(true);
+    parser.header_limit(static_cast<std::uint32_t>(bytes.size()) + 1);
+    error_code error;
+    const std::size_t used = parser.put(boost::asio::const_buffer(bytes.data(), bytes.size()), error);
+    const bool has_body = head.chunked || head.content_length > 0;
+    return !error && used == bytes.size() && parser.is_header_done() && parser.is_done() != has_body;
+}
+
 class BeastProtocol final : public Protocol {
   public:
     explicit BeastProtocol(Session& session) : session_(session) {}
 
-    bool begin(std::string_view bytes, const Head& head) override {
-        parser_.emplace();
-        parser_->eager(true);
-        parser_->header_limit(static_cast<std::uint32_t>(bytes.size()) + 1);
-        parser_->body_limit(session_.limits().body_bytes);
-        error_code error;
-        const bool whole = put(bytes, error) == bytes.size() && !error;
-        if (head.chunked || head.content_length > 0)
-            return whole && parser_->is_header_done() && !parser_->is_done();
-        return whole && parser_->is_done();
-    }
-
-    Body read_body(std::string_view bytes, std::size_t& used) override {
-        error_code error;
-        used = put(bytes, error);
-        if (error == http::error::body_limit)
-            return Body::too_large;
-        if (error && error != http::error::need_more)
-            return Body::malformed;
-        return parser_->is_done() ? Body::complete : Body::incomplete;
-    }
-
-    bool answer(const Request& request, std::string& out) override {
+    Outcome answer(std::string_view bytes, const Head& head, std::string& out) override {
+        if (!agrees(bytes, head))
+            return Outcome::refused;
         Response response;
-        if (!session_.handler().answer(request, response))
-            return false;
+        if (!session_.handler().answer(head.request, response))
+            return Outcome::later;
         append_response(response, session_.frame(response), out);
-        return true;
+        return Outcome::answered;
     }
 
-    void answer_later(const Request& request, std::string& out, std::function<void()> done) override {
-        session_.handler().answer_later(request, [this, &out, done = std::move(done)](Response&& response) {
-            append_response(response, session_.frame(response), out);
-            done();
-        });
+    void answer_later(const Head& head, std::string& out, std::function<void()> done) override {
+        session_.handler().answer_later(head.request,
+                                        [this, &out, done = std::move(done)](Response&& response) {
+                                            append_response(response, session_.frame(response), out);
+                                            done();
+                                        });
     }
 
   private:
-    std::size_t put(std::string_view bytes, error_code& error) {
-        return parser_->put(boost::asio::const_buffer(bytes.data(), bytes.size()), error);
-    }
-
     Session& session_;
-    std::optional<Parser> parser_;
 };
 
 } // namespace
