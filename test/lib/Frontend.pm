@@ -66,19 +66,20 @@ sub run_shortenerd
 	return ($? >> 8, $out, $err);
 }
 
-# Starts it; `database` is a connection string, `flags` and `environment` are added. Returns when it listens, and
-# unless `ready` is false when it is ready.
+# Starts it; `database` is a connection string, `port` one to listen on, `threads` are two unless given, `flags` and
+# `environment` are added. Returns when it listens, and unless `ready` is false when it is ready.
 sub start
 {
 	my ($class, %options) = @_;
 	my $log = PostgreSQL::Test::Utils::tempdir() . '/shortenerd.' . ++$made . '.log';
-	my @flags = ('--threads', 2, '--listen', '127.0.0.1:' . ($options{port} // 0), '--admin-listen', '127.0.0.1:0', @{ $options{flags} // [] });
+	my $threads = $options{threads} // 2;
+	my @flags = ('--threads', $threads, '--listen', '127.0.0.1:' . ($options{port} // 0), '--admin-listen', '127.0.0.1:0', @{ $options{flags} // [] });
 	unshift @flags, '--database', $options{database} if defined $options{database};
 	append_to_file($log, '');
 	my $pid = fork // die "fork: $!";
 	exec_shortenerd($log, $options{environment} // {}, @flags) if $pid == 0;
 	$running{$pid} = 1;
-	my $self = bless { pid => $pid, log_file => $log }, $class;
+	my $self = bless { pid => $pid, log_file => $log, threads => $threads }, $class;
 	for ([ port => qr/serving links on http:\S+:(\d+)$/m ], [ admin => qr{serving /healthz.* on http:\S+:(\d+)$}m ])
 	{
 		my ($key, $line) = @$_;
@@ -125,13 +126,13 @@ sub stop
 	return;
 }
 
-# Ready in both threads, and listening: from here on changes are heard.
+# Ready in all threads, and listening: from here on changes are heard.
 sub until_ready
 {
 	my ($self, $seconds) = @_;
 	my $ready = eventually {
 		my $metrics = $self->metrics;
-		!$self->alive || ($metrics->{database_connections} // 0) == 2 && $metrics->{listening} && $self->admin('/readyz')->{status} == 200
+		!$self->alive || ($metrics->{database_connections} // 0) == $self->{threads} && $metrics->{listening} && $self->admin('/readyz')->{status} == 200
 	} $seconds;
 	return $ready && $self->alive;
 }
@@ -184,6 +185,16 @@ sub growth
 	$code->();
 	my $after = $self->metrics;
 	return { map { $after->{$_} == $before->{$_} ? () : ($_ => $after->{$_} - $before->{$_}) } keys %$after };
+}
+
+# Runs what notifies of one change, and waits until it was heard: what is cached from here on stays.
+sub hear
+{
+	my ($self, $code) = @_;
+	my $before = $self->metrics->{notifications_total};
+	$code->();
+	eventually { $self->metrics->{notifications_total} > $before } or confess 'no notification';
+	return;
 }
 
 # Kilobytes in memory.
