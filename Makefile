@@ -32,7 +32,7 @@ install: install-frontend
 # The frontend is no part of the shared library: its own Makefile knows its dependencies.
 .PHONY: frontend/shortenerd install-frontend
 frontend/shortenerd:
-	+$(MAKE) -C frontend PG_CONFIG=$(PG_CONFIG) $(if $(CROW_INCLUDE),CROW_INCLUDE='$(abspath $(CROW_INCLUDE))')
+	+$(MAKE) -C frontend PG_CONFIG=$(PG_CONFIG)
 
 install-frontend: frontend/shortenerd
 	$(MKDIR_P) '$(DESTDIR)$(frontend_bindir)' '$(DESTDIR)$(frontend_unitdir)'
