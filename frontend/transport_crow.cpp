@@ -13,7 +13,7 @@
 #include <tuple>
 #include <utility>
 
-#define CROW_USE_BOOST
+#define CROW_USE_BOOST 1
 // Above its highest level: Crow says nothing on its own.
 #define CROW_LOG_LEVEL 5
 #include <crow/http_connection.h>
