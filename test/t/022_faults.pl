@@ -20,6 +20,17 @@ my $connstr = $node->connstr('postgres') . ' application_name=shortenerd';
 my $frontend = Frontend->start(database => $connstr);
 sub retry_after { my ($response) = @_; return $response->{fields}{'retry-after'}[0] // ''; }
 
+# Asks for codes until all come from the cache.
+sub cache
+{
+	my @codes = @_;
+	return eventually {
+		my @statuses;
+		my $misses = $frontend->growth(sub { @statuses = map { $frontend->status("/$_") } @codes })->{cache_misses_total};
+		!$misses && join(' ', @statuses) eq join(' ', (302) x @codes)
+	};
+}
+
 # Backends of the frontend: all, those that read links, or the one that listens.
 sub backends
 {
@@ -50,6 +61,7 @@ ok(eventually { $frontend->location('/changed') eq 'https://to.example/newer' },
 
 # The reading backends die.
 $frontend->get(uncached) for 1 .. 10;
+ok(cache('cached'), 'a link is cached');
 my @reading = backends('reading');
 is(scalar(@reading), 2, 'two connections read');
 value("SELECT pg_terminate_backend(pid) FROM unnest('{" . join(',', @reading) . "}'::int[]) pid");
@@ -58,15 +70,6 @@ ok($frontend->until_ready, 'they are replaced');
 is($frontend->status(uncached), 302, '... and uncached links are served');
 
 # The whole database is away for ten seconds.
-sub cache
-{
-	my @codes = @_;
-	return eventually {
-		my @statuses;
-		my $misses = $frontend->growth(sub { @statuses = map { $frontend->status("/$_") } @codes })->{cache_misses_total};
-		!$misses && join(' ', @statuses) eq join(' ', (302) x @codes)
-	};
-}
 $frontend->hear(sub { value(q{SELECT shortener.update_link('expiring', expires_at => now() + interval '5 seconds')}) });
 ok(cache('cached', 'expiring'), 'two links are cached, one of which will expire');
 $node->stop('immediate');
@@ -237,7 +240,7 @@ sleep 0.3;
 $frontend = Frontend->start(database => $connstr, port => $port);
 waitpid $loader, 0;
 is($?, 0, 'a client was served before it, and is again after a new start');
-is(scalar(backends('all')), 3, 'the connections of the killed one are gone');
+ok(eventually { backends('all') == 3 }, 'the connections of the killed one are gone');
 $frontend->stop;
 ok(eventually { backends('all') == 0 }, 'stopped, it leaves no connection behind');
 
