@@ -134,10 +134,11 @@ int Reader::request_line(std::string_view line) {
     if (target.front() != '/' && target != "*") {
         // Absolute form, as to a proxy: its authority has to be the Host (RFC 9112, section 3.2.2 lets it win;
         // we do not want to know what a client means that says two things).
-        const std::string_view scheme = target.substr(0, std::min(target.find("://"), target.size()));
-        if (!equals(scheme, "http") && !equals(scheme, "https"))
+        const std::size_t colon = target.find("://");
+        if (colon == std::string_view::npos ||
+            (!equals(target.substr(0, colon), "http") && !equals(target.substr(0, colon), "https")))
             return 400;
-        target.remove_prefix(scheme.size() + 3);
+        target.remove_prefix(colon + 3);
         const std::size_t end = std::min(target.find_first_of("/?"), target.size());
         authority_ = target.substr(0, end);
         has_authority_ = true;
@@ -176,12 +177,8 @@ void Reader::forwarded_for(std::string_view value) {
 int Reader::field(std::string_view line) {
     if (++fields_ > limits_.fields)
         return 431;
-    const std::size_t colon = line.find(':');
-    // A folded line begins with a space, which is no token; neither is a name with space before the colon.
-    if (colon == std::string_view::npos || !is_token(line.substr(0, colon)))
-        return 400;
-    const std::string_view name = line.substr(0, colon), value = trim(line.substr(colon + 1));
-    if (!is_field_value(value))
+    std::string_view name, value;
+    if (!split_field(line, name, value))
         return 400;
     switch (name.size()) {
     case 4:
@@ -249,6 +246,16 @@ int Reader::finish() {
 }
 
 } // namespace
+
+bool split_field(std::string_view line, std::string_view& name, std::string_view& value) {
+    const std::size_t colon = line.find(':');
+    // A folded line begins with a space, which is no token; neither is a name with space before the colon.
+    if (colon == std::string_view::npos || !is_token(line.substr(0, colon)))
+        return false;
+    name = line.substr(0, colon);
+    value = trim(line.substr(colon + 1));
+    return is_field_value(value);
+}
 
 void read_head(std::string_view bytes, const HeadLimits& limits, Head& head) {
     std::string host_storage = std::move(head.host_storage);

@@ -38,4 +38,7 @@ struct Head {
 // Up to two bytes of an empty line before it are part of it. `head.host_storage` is reused.
 void read_head(std::string_view bytes, const HeadLimits& limits, Head& head);
 
+// A header or trailer field without its line end; false if the line is none.
+bool split_field(std::string_view line, std::string_view& name, std::string_view& value);
+
 } // namespace shortener

@@ -56,6 +56,11 @@ TEST(Head, IsIncompleteUntilItsEmptyLine) {
     EXPECT_EQ(read("\r\n" + bytes).state, Head::State::complete) << "an empty line before it";
 }
 
+TEST(Head, RefusesATargetThatIsNoPathAndNoUrl) {
+    for (const char* target : {"http", "https", "http:", "http:/", "HTTP:/a", "ftp://a/", "abc", "a:443", "://a/"})
+        EXPECT_EQ(refusal("GET " + std::string(target) + " HTTP/1.1\r\nHost: a\r\n\r\n"), 400) << target;
+}
+
 TEST(Head, RefusesWhatTwoParsersCouldReadDifferently) {
     const std::string host = "Host: a\r\n";
     const std::string line = "GET / HTTP/1.1\r\n";
