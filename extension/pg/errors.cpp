@@ -73,7 +73,8 @@ const ErrorText& error_text(LinkError error) noexcept {
     static constexpr ErrorText texts[] = {
         {ERRCODE_INTERNAL_ERROR, "no error", nullptr, nullptr},
         {ERRCODE_NULL_VALUE_NOT_ALLOWED, "URL is null", nullptr, nullptr},
-        {ERRCODE_STRING_DATA_RIGHT_TRUNCATION, "URL \"%s\" is longer than 2048 characters", nullptr, nullptr},
+        {ERRCODE_STRING_DATA_RIGHT_TRUNCATION, "URL \"%s\" is longer than 2048 characters",
+         "It is counted in its canonical form, in which a character beyond ASCII takes six or more.", nullptr},
         {ERRCODE_INVALID_PARAMETER_VALUE, "URL \"%s\" has a user name or password",
          "A short link would publish it.", nullptr},
         {ERRCODE_INVALID_PARAMETER_VALUE, "URL \"%s\" leads to a domain of this shortener",

@@ -160,7 +160,9 @@ Link obtain(const Wish& wish) {
     const CodeStyle style = wish.workspace->code_style;
     Link link;
     int64 id = -1; // refused by the last insert
-    for (;;) {
+    for (int attempt = 1;; attempt++) {
+        if (attempt > max_attempts)
+            raise_no_free_code();
         if (wish.digest && find(wish, link)) {
             if (wish.expires_at <= link.expires_at || extend(wish, link))
                 return link;

@@ -30,6 +30,7 @@ struct Entry {
     Code code;
     bool done;
     bool created;
+    bool ends_early; // its link is there, and expires before it should
 };
 
 bool digest_less(const Digest& a, const Digest& b) {
@@ -63,39 +64,51 @@ template <typename Wanted> Datum digests(const Entry* entries, int count, int& c
     return array_of(elements, chosen, BYTEAOID);
 }
 
+void finish(Entry& entry, Datum code, bool created) {
+    entry.code = Code::from(text_view(code));
+    entry.done = true;
+    entry.created = created;
+}
+
 // Takes the codes that a statement gave back as (url_digest, short_code).
 void finish_from_result(Entry* entries, int count, bool created) {
     for (uint64 row = 0; row < SPI_processed; row++) {
         bool is_null;
-        Entry& entry = entry_of(result_value(row, 1, is_null), entries, count);
-        entry.code = Code::from(text_view(result_value(row, 2, is_null)));
-        entry.done = true;
-        entry.created = created;
+        finish(entry_of(result_value(row, 1, is_null), entries, count), result_value(row, 2, is_null), created);
     }
 }
 
-// Finishes the entries whose links are there already and live long enough, then those that had to be extended.
+// Finishes the entries whose links are there already, after making those live longer that would end too early.
+// The look-ups are fenced, here and below: the plan is kept, perhaps from when the table was empty, and must not
+// read it whole when it has grown.
 void find_known(const Workspace& workspace, Entry* entries, int count) {
-    static KeptStatement find("SELECT l.url_digest, l.short_code FROM pg_catalog.unnest($2) d (digest)"
-                              " JOIN shortener.link l ON l.workspace_id OPERATOR(pg_catalog.=) $1"
-                              " AND l.url_digest OPERATOR(pg_catalog.=) d.digest AND l.deleted_at IS NULL"
-                              " AND (l.expires_at IS NULL OR l.expires_at OPERATOR(pg_catalog.>=) $3)",
-                              {INT4OID, BYTEAARRAYOID, TIMESTAMPTZOID});
-    static KeptStatement extend("UPDATE shortener.link l SET expires_at = CASE WHEN pg_catalog.isfinite($3) THEN $3 END"
-                                " FROM pg_catalog.unnest($2) d (digest)"
-                                " WHERE l.workspace_id OPERATOR(pg_catalog.=) $1"
-                                " AND l.url_digest OPERATOR(pg_catalog.=) d.digest AND l.deleted_at IS NULL"
-                                " AND l.expires_at OPERATOR(pg_catalog.<) $3 RETURNING l.url_digest, l.short_code",
+    static KeptStatement find("SELECT l.url_digest, l.short_code, l.expires_at FROM pg_catalog.unnest($2) d (digest)"
+                              " CROSS JOIN LATERAL (SELECT k.url_digest, k.short_code, k.expires_at FROM shortener.link k"
+                              " WHERE k.workspace_id OPERATOR(pg_catalog.=) $1"
+                              " AND k.url_digest OPERATOR(pg_catalog.=) d.digest AND k.deleted_at IS NULL OFFSET 0) l",
+                              {INT4OID, BYTEAARRAYOID});
+    static KeptStatement extend("UPDATE shortener.link SET expires_at = CASE WHEN pg_catalog.isfinite($3) THEN $3 END"
+                                " WHERE workspace_id OPERATOR(pg_catalog.=) $1"
+                                " AND url_digest OPERATOR(pg_catalog.=) ANY ($2) AND deleted_at IS NULL"
+                                " AND expires_at OPERATOR(pg_catalog.<) $3 RETURNING url_digest, short_code",
                                 {INT4OID, BYTEAARRAYOID, TIMESTAMPTZOID});
-    for (KeptStatement* statement : {&find, &extend}) {
-        int chosen;
-        const Datum wanted = digests(entries, count, chosen, [](const Entry& entry) { return !entry.done; });
-        if (chosen == 0)
-            return;
-        const Datum values[] = {Int32GetDatum(workspace.id), wanted, TimestampTzGetDatum(workspace.default_expiry)};
-        statement->run(values);
-        finish_from_result(entries, count, false);
+    int chosen;
+    Datum values[] = {Int32GetDatum(workspace.id), digests(entries, count, chosen, [](const Entry& entry) { return !entry.done; }),
+                      TimestampTzGetDatum(workspace.default_expiry)};
+    find.run(values);
+    for (uint64 row = 0; row < SPI_processed; row++) {
+        bool is_null;
+        Entry& entry = entry_of(result_value(row, 1, is_null), entries, count);
+        const Datum expiry = result_value(row, 3, is_null);
+        entry.ends_early = !is_null && DatumGetTimestampTz(expiry) < workspace.default_expiry;
+        if (!entry.ends_early)
+            finish(entry, result_value(row, 2, is_null), false);
     }
+    values[1] = digests(entries, count, chosen, [](const Entry& entry) { return !entry.done && entry.ends_early; });
+    if (chosen == 0)
+        return;
+    extend.run(values);
+    finish_from_result(entries, count, false);
 }
 
 // Inserts a link for each entry that is not finished, in the order of the digests, so that two calls with the
@@ -106,9 +119,10 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
         "SELECT n.id, $1, n.code, n.url, n.digest, $6, CASE WHEN pg_catalog.isfinite($7) THEN $7 END"
         " FROM ROWS FROM (pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4), pg_catalog.unnest($5))"
         " n (id, code, url, digest) "
-        "WHERE NOT EXISTS (SELECT FROM shortener.reserved_code r WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(n.code COLLATE pg_catalog.\"C\"))"
+        "WHERE NOT EXISTS (SELECT FROM shortener.reserved_code r"
+        " WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(n.code COLLATE pg_catalog.\"C\") OFFSET 0)"
         " AND NOT EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) $1"
-        " AND r.short_code OPERATOR(pg_catalog.=) n.code) "
+        " AND r.short_code OPERATOR(pg_catalog.=) n.code OFFSET 0) "
         "ORDER BY n.digest ON CONFLICT DO NOTHING RETURNING url_digest, short_code",
         {INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BYTEAARRAYOID, INT2OID, TIMESTAMPTZOID});
     const Size size = sizeof(Datum) * count;
@@ -152,7 +166,9 @@ void return_unused_ids(const Workspace& workspace, Entry* entries, int count) {
 
 void shorten_entries(const Workspace& workspace, const CheckedUrl* urls, Entry* entries, int count) {
     const auto is_done = [](const Entry& entry) { return entry.done; };
-    for (;;) {
+    for (int attempt = 1;; attempt++) {
+        if (attempt > max_attempts)
+            raise_no_free_code();
         find_known(workspace, entries, count);
         return_unused_ids(workspace, entries, count);
         insert_unknown(workspace, urls, entries, count);

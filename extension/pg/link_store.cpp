@@ -4,6 +4,7 @@
 #include "core/host.h"
 #include "core/scramble.h"
 
+#include "pg/as_owner.h"
 #include "pg/errors.h"
 #include "pg/guard.h"
 #include "pg/plans.h"
@@ -13,8 +14,10 @@
 #include "pg/url.h"
 
 extern "C" {
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "common/cryptohash.h"
@@ -23,6 +26,7 @@ extern "C" {
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 }
 
 namespace shortener {
@@ -81,11 +85,26 @@ void remember_spent(int64 id) {
         spent_ids.ids[spent_ids.count++] = id;
 }
 
+Oid find_relation(const char* name) {
+    const Oid relation = get_relname_relid(name, get_namespace_oid("shortener", false));
+    if (!OidIsValid(relation))
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation \"shortener.%s\" does not exist", name),
+                        errhint("CALL shortener.install();")));
+    return relation;
+}
+
+Oid table_owner(const char* name) {
+    const Oid table = find_relation(name);
+    HeapTuple row = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+    if (!HeapTupleIsValid(row))
+        elog(ERROR, "cache lookup failed for relation %u", table);
+    const Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(row))->relowner;
+    ReleaseSysCache(row);
+    return owner;
+}
+
 Oid id_sequence() {
-    const Oid schema = get_namespace_oid("shortener", false);
-    const Oid sequence = get_relname_relid("link_id_seq", schema);
-    if (!OidIsValid(sequence))
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("sequence shortener.link_id_seq does not exist")));
+    const Oid sequence = find_relation("link_id_seq");
     if (spare_ids.sequence != sequence) {
         spare_ids.sequence = sequence;
         spare_ids.count = 0;
@@ -151,7 +170,9 @@ Workspace find_workspace(std::string_view slug, const Datum* patterns, int patte
     if (!slug.data())
         slug = settings.default_workspace;
     const Datum values[] = {text_datum(slug), text_array(patterns, pattern_count)};
+    const AsOwner owner(table_owner("workspace_key"));
     statement.run(values);
+    owner.end();
     if (SPI_processed != 1)
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
                         errmsg("workspace \"%.*s\" does not exist", static_cast<int>(slug.size()), slug.data()),
@@ -176,7 +197,9 @@ void check_hosts(CheckedUrl* urls, int count, const Datum* patterns, int pattern
         "ORDER BY 1",
         {TEXTARRAYOID});
     const Datum values[] = {text_array(patterns, pattern_count)};
+    const AsOwner owner(table_owner("workspace_key"));
     statement.run(values);
+    owner.end();
     // The columns have collation C, so the rows are in the order of their bytes.
     const auto host_at = [](uint64 row) {
         bool is_null;
@@ -271,6 +294,12 @@ int64 take_id(CodeStyle style) {
 void return_id(CodeStyle style, int64 id) {
     if (style != CodeStyle::snowflake && spare_ids.count < SpareIds::capacity)
         spare_ids.ids[spare_ids.count++] = id;
+}
+
+void raise_no_free_code() {
+    ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("found no free short code in %d attempts", max_attempts),
+                    errhint("A trigger or a row-level security policy on shortener.link may keep new links out, or aliases "
+                            "may have taken the codes; a further call goes on from here.")));
 }
 
 Code code_of(const Workspace& workspace, int64 id) {

@@ -3,7 +3,9 @@
 // Statements that are prepared once per session and kept.
 //
 // Every name and operator in them is qualified, so that the caller's search_path changes nothing, and the
-// values travel as parameters. Postgres itself plans a kept statement anew when its tables change.
+// values travel as parameters. Postgres plans a kept statement anew when its tables or their statistics change. Until
+// then a plan made for an empty table must serve as well for a million links that came in the same transaction, so
+// plans are generic and never read a table whole that has an index for it.
 
 #include <initializer_list>
 
@@ -37,8 +39,12 @@ class KeptStatement {
     void run_latest(const Datum* values = nullptr, const char* nulls = nullptr);
 
   private:
-    SPIPlanPtr plan() { return plan_ ? plan_ : prepare(); }
-    SPIPlanPtr prepare();
+    SPIPlanPtr plan() {
+        if (!is_planned_ || !SPI_plan_is_valid(plan_))
+            prepare();
+        return plan_;
+    }
+    void prepare();
     void expect(int result) {
         if (result < 0)
             fail(result);
@@ -49,6 +55,7 @@ class KeptStatement {
     Oid types_[max_parameters] = {};
     int count_ = 0;
     SPIPlanPtr plan_ = nullptr;
+    bool is_planned_ = false;
 };
 
 // A value of the last result.
