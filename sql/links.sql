@@ -85,67 +85,75 @@ END $$;
 COMMENT ON FUNCTION delete_link(text, text) IS
     'makes a link answer 410 for ever; its URL gets a new code when it is shortened again; false when there is no such link';
 
-CREATE FUNCTION get_link(code text, workspace text = NULL) RETURNS TABLE (
+CREATE TYPE link_details AS (
     link_id bigint, short_code text, short_url text, original_url text, title text, description text, metadata jsonb,
     redirect_status integer, is_active boolean, created_by text, created_ip inet, created_at timestamptz,
-    updated_at timestamptz, expires_at timestamptz)
+    updated_at timestamptz, expires_at timestamptz);
+COMMENT ON TYPE link_details IS 'a link as get_link, list_links and search_links show it';
+
+CREATE FUNCTION describe_links(workspace_id integer, ids bigint[]) RETURNS SETOF link_details
+    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 50
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY SELECT l.id, l.short_code::text, 'https://' || d.host || '/' || l.short_code, l.original_url, l.title, l.description,
+            l.metadata, l.redirect_status::integer, l.is_active, l.created_by, l.created_ip, l.created_at,
+            coalesce(l.updated_at, l.created_at), l.expires_at
+        FROM unnest(describe_links.ids) WITH ORDINALITY AS i (id, place)
+        CROSS JOIN LATERAL (SELECT * FROM shortener.link k WHERE k.workspace_id = describe_links.workspace_id AND k.id = i.id OFFSET 0) l
+        CROSS JOIN (SELECT min(o.host) FROM shortener.domain o WHERE o.workspace_id = describe_links.workspace_id) d (host)
+        ORDER BY i.place;
+END $$;
+COMMENT ON FUNCTION describe_links(integer, bigint[]) IS 'behind get_link, list_links and search_links: these links, in this order';
+
+CREATE FUNCTION get_link(code text, workspace text = NULL) RETURNS SETOF link_details
     LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     wanted constant integer := shortener.workspace_id(workspace);
 BEGIN
-    RETURN QUERY SELECT l.id, l.short_code::text, 'https://' || d.host || '/' || l.short_code, l.original_url, l.title, l.description,
-            l.metadata, l.redirect_status::integer, l.is_active, l.created_by, l.created_ip, l.created_at,
-            coalesce(l.updated_at, l.created_at), l.expires_at
-        FROM shortener.link l, (SELECT min(host) FROM shortener.domain WHERE workspace_id = wanted) d (host)
-        WHERE l.workspace_id = wanted AND l.short_code = code AND l.deleted_at IS NULL;
+    RETURN QUERY SELECT * FROM shortener.describe_links(wanted, ARRAY(
+        SELECT l.id FROM shortener.link l
+        WHERE l.workspace_id = wanted AND l.short_code = code AND l.deleted_at IS NULL));
 END $$;
 COMMENT ON FUNCTION get_link(text, text) IS 'a link with all its properties; no row when there is none or it was deleted';
 
-CREATE FUNCTION list_links(workspace text = NULL, max_rows integer = 50, before timestamptz = NULL, before_id bigint = NULL) RETURNS TABLE (
-    link_id bigint, short_code text, short_url text, original_url text, title text, description text, metadata jsonb,
-    redirect_status integer, is_active boolean, created_by text, created_ip inet, created_at timestamptz,
-    updated_at timestamptz, expires_at timestamptz)
+CREATE FUNCTION list_links(workspace text = NULL, max_rows integer = 50, before timestamptz = NULL, before_id bigint = NULL)
+    RETURNS SETOF link_details
     LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 50
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     wanted constant integer := shortener.workspace_id(workspace);
 BEGIN
-    RETURN QUERY SELECT l.id, l.short_code::text, 'https://' || d.host || '/' || l.short_code, l.original_url, l.title, l.description,
-            l.metadata, l.redirect_status::integer, l.is_active, l.created_by, l.created_ip, l.created_at,
-            coalesce(l.updated_at, l.created_at), l.expires_at
-        FROM shortener.link l, (SELECT min(host) FROM shortener.domain WHERE workspace_id = wanted) d (host)
+    -- Pages go by id: the links of one transaction share created_at, so a time would lose some between two pages.
+    RETURN QUERY SELECT * FROM shortener.describe_links(wanted, ARRAY(
+        SELECT l.id FROM shortener.link l
         WHERE l.workspace_id = wanted AND l.deleted_at IS NULL
           AND l.id < coalesce(before_id, 9223372036854775807)
           AND l.created_at < coalesce(before, 'infinity')
         ORDER BY l.id DESC
-        LIMIT max_rows;
+        LIMIT max_rows));
 END $$;
 COMMENT ON FUNCTION list_links(text, integer, timestamptz, bigint) IS
-    'links of a workspace, newest first; the next page is before_id => link_id of the last row';
+    'links of a workspace, newest first, of those made before a time; the next page is before_id => link_id of the last row';
 
-CREATE FUNCTION search_links(query text, workspace text = NULL, max_rows integer = 50) RETURNS TABLE (
-    link_id bigint, short_code text, short_url text, original_url text, title text, description text, metadata jsonb,
-    redirect_status integer, is_active boolean, created_by text, created_ip inet, created_at timestamptz,
-    updated_at timestamptz, expires_at timestamptz)
+CREATE FUNCTION search_links(query text, workspace text = NULL, max_rows integer = 50) RETURNS SETOF link_details
     LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 50
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     wanted constant integer := shortener.workspace_id(workspace);
 BEGIN
-    RETURN QUERY SELECT l.id, l.short_code::text, 'https://' || d.host || '/' || l.short_code, l.original_url, l.title, l.description,
-            l.metadata, l.redirect_status::integer, l.is_active, l.created_by, l.created_ip, l.created_at,
-            coalesce(l.updated_at, l.created_at), l.expires_at
+    RETURN QUERY SELECT * FROM shortener.describe_links(wanted, ARRAY(
+        SELECT l.id
         FROM (SELECT f.*, to_tsvector('pg_catalog.simple', coalesce(f.title, '') || ' ' || coalesce(f.description, '')) AS words
               FROM shortener.link f WHERE f.title IS NOT NULL OR f.description IS NOT NULL) l,
-             (SELECT min(host) FROM shortener.domain WHERE workspace_id = wanted) d (host),
              websearch_to_tsquery('pg_catalog.simple', query) q
         WHERE l.workspace_id = wanted AND l.deleted_at IS NULL AND l.words @@ q
         ORDER BY ts_rank(l.words, q) DESC, l.id DESC
-        LIMIT max_rows;
+        LIMIT max_rows));
 END $$;
 COMMENT ON FUNCTION search_links(text, text, integer) IS
     'links whose title and description have the words of a web search query, best first';

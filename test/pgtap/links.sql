@@ -1,6 +1,6 @@
 BEGIN;
 CREATE EXTENSION shortener;
-SELECT plan(98);
+SELECT plan(110);
 
 SELECT throws_ok(call, '55000', 'the tables of shortener are not installed', call || ' before install')
     FROM unnest('{"SELECT shortener.shorten(''http://a/'')","SELECT * FROM shortener.shorten_many(''{}'')",
@@ -143,6 +143,44 @@ SELECT is((SELECT short_code FROM search_links('title words')), 'q', 'a search')
 SELECT is_empty($$ SELECT * FROM search_links('title -words') $$, 'with a word that must not be there');
 SELECT is((SELECT expired FROM link_overview WHERE slug = 'default'), 1::bigint, 'the overview counts the expired');
 SELECT is((SELECT count(*) FROM active_links WHERE short_code IN ('q', 'My_alias-1')), 1::bigint, 'active_links has only those that redirect');
+
+SELECT is((SELECT count(*) FROM list_links(before => now())), 0::bigint, 'a list of what was made before a time');
+SELECT is((SELECT count(*) FROM list_links(max_rows => 1000000, before => now() + '1 second'::interval)),
+    (SELECT count(*) FROM link WHERE workspace_id = workspace_id(NULL) AND deleted_at IS NULL), 'or all');
+WITH RECURSIVE page AS (
+    SELECT array_agg(link_id) AS ids FROM list_links(max_rows => 20000)
+    UNION ALL
+    SELECT (SELECT array_agg(link_id) FROM list_links(max_rows => 20000, before_id => (SELECT min(id) FROM unnest(p.ids) id)))
+    FROM page p WHERE p.ids IS NOT NULL)
+SELECT is((SELECT count(*) || ' ' || count(DISTINCT id) FROM page, unnest(ids) id),
+    (SELECT count(*) || ' ' || count(*) FROM link WHERE workspace_id = workspace_id(NULL) AND deleted_at IS NULL),
+    'page by page every link once, though all are of one transaction');
+
+-- Within the caller's transaction
+SAVEPOINT order_fails;
+CREATE TEMP TABLE undone AS SELECT shorten('https://undone.example/') AS code;
+SELECT is(pg_temp.status(code), 302, 'a link can be followed in its own transaction') FROM undone;
+SELECT code AS undone FROM undone \gset
+ROLLBACK TO order_fails;
+SELECT is(pg_temp.status(:'undone'), 404, 'and is gone with it');
+SELECT is_empty($$ SELECT * FROM link WHERE original_url = 'https://undone.example/' $$, 'without a trace');
+
+-- A role that may make links sees neither the secrets behind codes and digests nor the blocklist.
+CREATE ROLE shortener_test_writer;
+GRANT USAGE ON SCHEMA shortener TO shortener_test_writer;
+GRANT SELECT, INSERT, UPDATE ON link TO shortener_test_writer;
+GRANT SELECT ON reserved_code, retired_code TO shortener_test_writer;
+GRANT USAGE ON SEQUENCE link_id_seq TO shortener_test_writer;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO shortener_test_writer;
+SET LOCAL ROLE shortener_test_writer;
+CREATE TEMP TABLE written AS SELECT shorten('https://w.example/1') AS one, (SELECT short_code FROM shorten_many('{https://w.example/2}')) AS two,
+    update_link(shorten('https://w.example/1'), title => 'mine') AS updated;
+SELECT throws_ok($$ SELECT shorten('http://a.b.bad.example/') $$, '22023', NULL, 'the blocklist holds for it');
+SELECT throws_ok($$ SELECT * FROM shorten_many('{https://w.example/3}', 'nobody') $$, '42704', NULL, 'so does the list of workspaces');
+SELECT throws_ok('SELECT * FROM shortener.' || secret, '42501', NULL, secret || ' is not for it')
+    FROM unnest('{workspace_key,installation,blocked_host}'::text[]) secret;
+RESET ROLE;
+SELECT is((SELECT count(*) FROM written, link WHERE short_code IN (one, two) AND updated), 2::bigint, 'it makes links');
 
 SELECT * FROM finish();
 ROLLBACK;
