@@ -44,7 +44,7 @@ BEGIN
         name text NOT NULL,
         code_style text NOT NULL DEFAULT 'scrambled' CHECK (code_style IN ('scrambled', 'sequential', 'snowflake')),
         rules text[] NOT NULL,
-        default_ttl interval CHECK (default_ttl > '0'),
+        default_ttl interval CHECK (default_ttl > '0' AND default_ttl <= '1000 years'),
         redirect_status smallint NOT NULL DEFAULT 302 CHECK (redirect_status IN (301, 302, 307, 308)),
         not_found_text text,
         gone_text text,
@@ -252,7 +252,10 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('shortener.install', 0));
     IF to_regclass('shortener.installation') IS NOT NULL THEN
-        SELECT schema_version INTO STRICT present FROM shortener.installation;
+        SELECT schema_version INTO present FROM shortener.installation;
+        IF NOT FOUND THEN -- made after this transaction took its snapshot
+            RAISE 'another session has installed shortener meanwhile' USING ERRCODE = 'serialization_failure', HINT = 'Try again.';
+        END IF;
     END IF;
     IF present > newest THEN
         RAISE 'the tables of shortener have version %, newer than % of this extension', present, newest

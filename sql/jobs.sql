@@ -55,6 +55,7 @@ CREATE FUNCTION require_cron(database text, cleanup text) RETURNS void
 AS $$
 DECLARE
     home text;
+    shell_database text := database;
 BEGIN
     IF to_regclass('cron.job') IS NOT NULL THEN
         RETURN;
@@ -66,13 +67,16 @@ BEGIN
             HINT = format('In database %1$I: CREATE EXTENSION IF NOT EXISTS pg_cron; CREATE EXTENSION IF NOT EXISTS shortener; '
                           'SELECT shortener.schedule_jobs(database => %2$L);', home, database);
     END IF;
+    IF database !~ '^[A-Za-z0-9_.-]+$' THEN
+        shell_database := '''' || replace(database, '''', '''\''''') || '''';
+    END IF;
     RAISE 'pg_cron is not installed in this database' USING
         ERRCODE = 'object_not_in_prerequisite_state',
         HINT = CASE WHEN home IS NOT NULL THEN 'CREATE EXTENSION pg_cron;' ELSE
             format(E'Add pg_cron to shared_preload_libraries and CREATE EXTENSION pg_cron, or run the same yourself.\n'
-                   'crontab: %1$s  psql -X -d %2$s -c ''CALL shortener.cleanup_expired()''\n'
-                   'systemd timer: OnCalendar=*:0/15, with ExecStart=psql -X -d %2$s -c ''CALL shortener.cleanup_expired()''',
-                   cleanup, database) END;
+                   'crontab: %s  psql -X -d %s -c ''CALL shortener.cleanup_expired()''\n'
+                   'systemd timer: OnCalendar=*:0/15, with ExecStart=psql -X -d %s -c ''CALL shortener.cleanup_expired()''',
+                   cleanup, replace(shell_database, '%', '\%'), replace(shell_database, '%', '%%')) END;
 END $$;
 COMMENT ON FUNCTION require_cron(text, text) IS 'fails with a hint where pg_cron cannot be reached';
 
