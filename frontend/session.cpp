@@ -48,10 +48,10 @@ void Session::tick(Clock::time_point now) {
 
 void Session::drain() {
     draining_ = true;
-    if (waiting_ == Waiting::idle) {
-        error_code ignored;
+    error_code ignored;
+    // A request that has arrived and was not read yet is under way.
+    if (waiting_ == Waiting::idle && socket_.available(ignored) == 0)
         socket_.cancel(ignored);
-    }
 }
 
 void Session::consume(std::size_t bytes) {

@@ -23,6 +23,8 @@ class Parser final : public http::basic_parser<true> {
     void on_chunk_header_impl(std::uint64_t, text, error_code&) override {}
     std::size_t on_chunk_body_impl(std::uint64_t, text body, error_code&) override { return body.size(); }
     void on_finish_impl(error_code&) override {}
+    // Overrides since Boost 1.87.
+    virtual void on_trailer_field_impl(http::field, text, text, error_code&) {}
 };
 
 // Whether Beast, too, takes this for the head of one request, and means the same about a body.
