@@ -65,13 +65,15 @@ template <typename Field> void for_each_field(const Response& response, Field&& 
         field("Content-Security-Policy", response.security_policy);
 }
 
-// Appends the bytes of the response to `out`. `date` is the value of the Date field.
+// What a response needs to know of its request and connection.
 struct Framing {
-    bool head = false;       // a HEAD request: no body
-    bool keep_alive = true;  // what the connection does afterwards
-    bool http_1_0 = false;   // HTTP/1.0 has to be told about keep-alive
-    std::string_view date;
+    bool head = false;      // a HEAD request: no body
+    bool keep_alive = true; // what the connection does afterwards
+    bool http_1_0 = false;  // HTTP/1.0 has to be told about keep-alive
+    std::string_view date;  // for the field of this name
 };
+
+// Appends the bytes of the response to `out`.
 void append_response(const Response& response, const Framing& framing, std::string& out);
 
 } // namespace shortener

@@ -4,14 +4,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "cache.h"
 
 namespace shortener {
 
-// Counters of the whole process. Threads add with relaxed atomics; each hot counter is on a line of its own
-// per thread only as far as it matters: see Metrics::slot.
+// Counters of one thread, atomic because another one reads them.
 struct Counters {
     static constexpr std::array<int, 15> statuses = {200, 204, 301, 302, 307, 308, 400, 404, 405, 408, 410, 413, 414, 431, 503};
     // Upper bounds in microseconds of the latency buckets; the last is infinity.

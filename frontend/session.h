@@ -19,7 +19,7 @@ class Session;
 
 // What the HTTP library does on a connection: it reads each request a second time, after the strict
 // read_head, and turns the answer into bytes. There are two of it, in transport_beast.cpp and
-// transport_crow.cpp.
+// transport_crow.cpp; the Makefile chooses.
 class Protocol {
   public:
     enum class Outcome { answered, later, refused };

@@ -22,8 +22,8 @@ struct TransportSettings {
     std::chrono::milliseconds idle_timeout{60000}, request_timeout{10000}, write_timeout{10000};
 };
 
-// An HTTP/1 server: threads with an event loop and a handler each. There are two of it, transport_beast.cpp and
-// transport_crow.cpp; the Makefile chooses.
+// An HTTP/1 server: threads with an event loop, a handler and connections each. What an HTTP library does in it is
+// behind Protocol, in session.h.
 class Transport {
   public:
     // Called on each thread before it serves.

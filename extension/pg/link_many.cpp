@@ -153,7 +153,7 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
     finish_from_result(entries, count, true);
 }
 
-// Items whose link another session made meanwhile have a number too many; those that are still without a link
+// Entries whose link another session made meanwhile have a number too many; those that are still without a link
 // met a taken code, and their number is of no use.
 void return_unused_ids(const Workspace& workspace, Entry* entries, int count) {
     for (int i = 0; i < count; i++)
