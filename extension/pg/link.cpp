@@ -191,7 +191,7 @@ TimestampTz wanted_expiry(FunctionCallInfo fcinfo, int index, TimestampTz otherw
     if (expiry <= GetCurrentStatementStartTimestamp())
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("expires_at \"%s\" is in the past", timestamptz_to_str(expiry)),
-                        errhint("Give a time to come, 'infinity' for never, or NULL for the default of the workspace.")));
+                        errhint("Give a time to come, or 'infinity' for never.")));
     return expiry;
 }
 
@@ -200,8 +200,8 @@ int16 wanted_status(FunctionCallInfo fcinfo, int index, int16 otherwise) {
         return otherwise;
     const int32 status = PG_GETARG_INT32(index);
     if (status != 301 && status != 302 && status != 307 && status != 308)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("redirect_status %d is none", status),
-                        errhint("It is 301, 302, 307 or 308.")));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("redirect_status %d is not one of 301, 302, 307 and 308", status)));
     return static_cast<int16>(status);
 }
 
