@@ -40,9 +40,8 @@ void KeptStatement::prepare() {
     is_planned_ = true;
 }
 
-void KeptStatement::run_latest(const Datum* values, const char* nulls) {
-    expect(SPI_execute_snapshot(plan(), const_cast<Datum*>(values), nulls, GetLatestSnapshot(), InvalidSnapshot,
-                                false, false, 0));
+void KeptStatement::run_latest() {
+    expect(SPI_execute_snapshot(plan(), nullptr, nullptr, GetLatestSnapshot(), InvalidSnapshot, false, false, 0));
 }
 
 void KeptStatement::fail(int result) {

@@ -31,12 +31,12 @@ class KeptStatement {
 
     // Between SPI_connect and SPI_finish. Sees what the transaction has done so far, and what others have
     // committed as far as the isolation level allows. The result is in SPI_processed and SPI_tuptable.
-    void run(const Datum* values = nullptr, const char* nulls = nullptr, long max_rows = 0) {
-        expect(SPI_execute_plan(plan(), const_cast<Datum*>(values), nulls, false, max_rows));
+    void run(const Datum* values = nullptr, const char* nulls = nullptr) {
+        expect(SPI_execute_plan(plan(), const_cast<Datum*>(values), nulls, false, 0));
     }
 
     // The same with a snapshot taken now at every isolation level, as foreign keys are checked.
-    void run_latest(const Datum* values = nullptr, const char* nulls = nullptr);
+    void run_latest();
 
   private:
     SPIPlanPtr plan() {
