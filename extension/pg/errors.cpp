@@ -23,6 +23,7 @@ const ErrorText& error_text(Base62Error error) noexcept {
         {ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, "cannot encode the negative number %s in base62",
          "Base62 codes stand for 0 to 9223372036854775807.", nullptr},
     };
+    static_assert(std::size(texts) == static_cast<std::size_t>(Base62Error::negative) + 1);
     return texts[static_cast<int>(error)];
 }
 
@@ -82,6 +83,7 @@ const ErrorText& error_text(LinkError error) noexcept {
         {ERRCODE_INVALID_PARAMETER_VALUE, "URL \"%s\" leads to a blocked host",
          "Blocked hosts are in shortener.blocked_host.", nullptr},
     };
+    static_assert(std::size(texts) == static_cast<std::size_t>(LinkError::blocked_host) + 1);
     return texts[static_cast<int>(error)];
 }
 
