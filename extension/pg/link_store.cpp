@@ -120,10 +120,6 @@ Code Code::from(std::string_view text) {
     return code;
 }
 
-Datum text_datum(std::string_view text) {
-    return PointerGetDatum(cstring_to_text_with_len(text.data(), static_cast<int>(text.size())));
-}
-
 CheckedUrl check_url(std::string_view given) {
     const std::string_view input = utf8_from_database(given);
     const std::size_t bound = url_bound(input.size());

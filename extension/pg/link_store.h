@@ -91,6 +91,4 @@ Code code_of(const Workspace& workspace, int64 id);
 inline constexpr int max_attempts = 100'000;
 [[noreturn]] void raise_no_free_code();
 
-Datum text_datum(std::string_view text);
-
 } // namespace shortener

@@ -9,7 +9,6 @@
 extern "C" {
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
-#include "utils/builtins.h"
 }
 
 using namespace shortener;
@@ -23,10 +22,6 @@ struct UrlBuffer {
         return {bound <= sizeof small ? small : static_cast<char*>(palloc(bound)), bound};
     }
 };
-
-text* text_from_view(std::string_view view) {
-    return cstring_to_text_with_len(view.data(), static_cast<int>(view.size()));
-}
 
 } // namespace
 
@@ -69,7 +64,7 @@ SHORTENER_FUNCTION(shortener_canonical_url) {
     const UrlError error = canonical_url(input, buffer.of_bound(url_bound(input.size())), url);
     if (error != UrlError::none)
         raise_error(error_text(error), given);
-    PG_RETURN_TEXT_P(text_from_view(url.href));
+    PG_RETURN_DATUM(text_datum(url.href));
 }
 
 SHORTENER_FUNCTION(shortener_is_url) {
@@ -92,5 +87,5 @@ SHORTENER_FUNCTION(shortener_normalize_url) {
     const UrlError error = normalize_url(input, rules, buffer.of_bound(url_bound(input.size())), key);
     if (error != UrlError::none)
         raise_error(error_text(error), given);
-    PG_RETURN_TEXT_P(text_from_view(key));
+    PG_RETURN_DATUM(text_datum(key));
 }
