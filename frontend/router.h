@@ -1,11 +1,8 @@
 #pragma once
 
-#include <cstddef>
 #include <string_view>
 
 namespace shortener {
-
-inline constexpr std::size_t max_code_length = 50;
 
 enum class Place { link, robots, favicon, nowhere };
 

@@ -43,15 +43,6 @@ constexpr ErrorText malformed_alias = {ERRCODE_INVALID_PARAMETER_VALUE, "alias \
 constexpr ErrorText taken_alias = {ERRCODE_UNIQUE_VIOLATION, "short code \"%s\" is taken", nullptr,
                                    "Choose another alias."};
 
-constexpr bool is_code(std::string_view text) {
-    if (text.empty() || text.size() > code_max_length)
-        return false;
-    for (const char c : text)
-        if (!((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '-'))
-            return false;
-    return true;
-}
-
 Datum timestamp_or_null(TimestampTz time, char& null) {
     null = time == DT_NOEND ? 'n' : ' ';
     return TimestampTzGetDatum(time);

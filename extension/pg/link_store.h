@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-#include "core/siphash.h"
+#include "core/code.h"
 #include "core/url.h"
 
 #include "pg/errors.h"
@@ -20,7 +20,6 @@ extern "C" {
 
 namespace shortener {
 
-inline constexpr std::size_t code_max_length = 50;
 inline constexpr std::size_t link_url_max_length = 2048;
 inline constexpr std::size_t digest_size = 11;
 
