@@ -15,7 +15,7 @@ $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION shortener; CALL shortener.install()');
 
 srand(4);
-my ($checks, @script, @expected) = (0);
+my ($aliases, @script, @expected) = (0);
 
 # The model of a URL: its live link, if any, as a number of our own, and how all links that it ever had stand.
 for my $history (1 .. $histories)
@@ -41,7 +41,7 @@ for my $history (1 .. $histories)
 		shorten => $shorten,
 		delete => sub {
 			push @script, "SELECT shortener.delete_link($code);";
-			push @expected, $live ? 't' : @links ? 'f' : 'f';
+			push @expected, $live ? 't' : 'f';
 			if ($live) { $live->{state} = 'deleted'; undef $live; }
 		},
 		disable => sub {
@@ -59,7 +59,7 @@ for my $history (1 .. $histories)
 			$live->{state} = 'expired' if $live;
 		},
 		alias => sub {
-			push @script, "SELECT created FROM shortener.create_link('$url', alias => 'a$history-" . ++$checks . "');";
+			push @script, "SELECT created FROM shortener.create_link('$url', alias => 'a$history-" . ++$aliases . "');";
 			push @expected, 't';
 		});
 	for my $step (1 .. $steps)
