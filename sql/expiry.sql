@@ -99,7 +99,8 @@ AS $$
     -- What goes is added to the totals, so that cleanup_stats loses nothing.
     WITH gone AS (
         DELETE FROM shortener.cleanup_run
-        WHERE id <= (SELECT max(id) FROM shortener.cleanup_run) - keep AND (finished_at IS NOT NULL OR started_at < now() - interval '1 day')
+        WHERE id <= (SELECT max(id) FROM shortener.cleanup_run) - keep
+          AND (finished_at IS NOT NULL OR started_at < now() - interval '1 day')
         RETURNING *
     )
     UPDATE shortener.cleanup_total t

@@ -133,7 +133,7 @@ BEGIN
     CREATE INDEX link_search ON shortener.link
         USING gin (to_tsvector('pg_catalog.simple', coalesce(title, '') || ' ' || coalesce(description, '')))
         WHERE title IS NOT NULL OR description IS NOT NULL;
-    COMMENT ON TABLE shortener.link IS 'the links; a deleted one stays as a row until its workspace goes';
+    COMMENT ON TABLE shortener.link IS 'the links; a deleted one stays as a row, and keeps its code';
     COMMENT ON COLUMN shortener.link.id IS 'number behind a generated code';
     COMMENT ON COLUMN shortener.link.updated_at IS 'last change; NULL: none since creation';
     COMMENT ON COLUMN shortener.link.expires_at IS 'gone from then on; NULL: never';

@@ -39,7 +39,8 @@ AS $$
 BEGIN
     PERFORM shortener.require_cron(database, '*/15 * * * *');
     RETURN (SELECT count(cron.unschedule(j.jobid)) FROM cron.job j
-            WHERE j.jobname IN (shortener.job_name('cleanup', unschedule_jobs.database), shortener.job_name('purge history', unschedule_jobs.database)));
+            WHERE j.jobname IN (shortener.job_name('cleanup', unschedule_jobs.database),
+                                shortener.job_name('purge history', unschedule_jobs.database)));
 END $$;
 COMMENT ON FUNCTION unschedule_jobs(text) IS 'takes the jobs of schedule_jobs back; gives their number';
 
