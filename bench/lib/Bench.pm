@@ -55,8 +55,8 @@ sub compare
 	return $ratio;
 }
 
-# Runs a script through pgbench: pgbench(script, transactions => 10 | seconds => 5, clients => 1, protocol => 'simple').
-# Gives { ms => latency of a transaction, tps => transactions a second }.
+# Runs a script through pgbench: pgbench(script, transactions => 10 | seconds => 5, clients => 1, protocol => 'simple',
+# define => ['variable=value']). Gives { ms => latency of a transaction, tps => transactions a second }.
 sub pgbench
 {
 	my ($script, %with) = @_;
