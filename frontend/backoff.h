@@ -13,8 +13,8 @@
 
 namespace shortener {
 
-// Pauses between attempts to connect: doubling up to two seconds, with a random part so that many frontends do
-// not come at once.
+// Pauses between attempts to connect: doubling up to two seconds, with a random part so that many frontends
+// do not come at once.
 class Backoff {
   public:
     boost::asio::awaitable<void> wait(boost::asio::io_context& context) {

@@ -175,15 +175,16 @@ std::uint64_t Cache::hash(std::uint64_t tag) const noexcept {
 }
 
 std::uint64_t Cache::tag(std::int64_t workspace_id, std::string_view code) const noexcept {
-    return code_tag({key_low_.load(std::memory_order_relaxed), key_high_.load(std::memory_order_relaxed)}, workspace_id,
-                    code);
+    return code_tag({key_low_.load(std::memory_order_relaxed), key_high_.load(std::memory_order_relaxed)},
+                    workspace_id, code);
 }
 
 Cache::Shard& Cache::shard_of(std::uint64_t hash) const noexcept {
     return shards_[hash % shard_count];
 }
 
-bool Cache::find(std::int64_t workspace_id, std::string_view code, Clock::time_point now, Resolution& resolution) {
+bool Cache::find(std::int64_t workspace_id, std::string_view code, Clock::time_point now,
+                 Resolution& resolution) {
     if (limits_.bytes == 0)
         return false;
     const std::uint64_t key = hash(tag(workspace_id, code));
@@ -205,8 +206,8 @@ bool Cache::find(std::int64_t workspace_id, std::string_view code, Clock::time_p
     return true;
 }
 
-void Cache::store(std::string_view code, const Resolution& resolution, std::chrono::seconds seconds, Ticket ticket,
-                  Clock::time_point now) {
+void Cache::store(std::string_view code, const Resolution& resolution, std::chrono::seconds seconds,
+                  Ticket ticket, Clock::time_point now) {
     // Without a key nobody is listening yet, and nothing would take the entry away.
     const bool keyless = key_low_ == 0 && key_high_ == 0;
     if (keyless || limits_.bytes == 0 || seconds <= std::chrono::seconds::zero() || code.size() > 255)
@@ -233,8 +234,8 @@ void Cache::store(std::string_view code, const Resolution& resolution, std::chro
     // One more second, because `seconds` is rounded down to the expiry.
     const bool expires_first =
         !resolution.location.empty() && resolution.expires <= now + seconds + std::chrono::seconds(1);
-    entry->fresh_until = std::min<Clock::time_point>(expires_first ? resolution.expires + gone_seconds : now + seconds,
-                                                     now + limits_.longest);
+    entry->fresh_until = std::min<Clock::time_point>(
+        expires_first ? resolution.expires + gone_seconds : now + seconds, now + limits_.longest);
     entry->status = static_cast<std::uint16_t>(resolution.status);
     entry->code_length = static_cast<std::uint8_t>(code.size());
     entry->location_length = static_cast<std::uint32_t>(resolution.location.size());

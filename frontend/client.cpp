@@ -26,7 +26,8 @@ std::optional<address> parse_address(std::string_view text) {
 
 template <typename Bytes> bool same_prefix(const Bytes& a, const Bytes& b, unsigned bits) {
     const unsigned whole = bits / 8, rest = bits % 8;
-    return std::equal(a.begin(), a.begin() + whole, b.begin()) && (rest == 0 || (a[whole] ^ b[whole]) >> (8 - rest) == 0);
+    return std::equal(a.begin(), a.begin() + whole, b.begin()) &&
+           (rest == 0 || (a[whole] ^ b[whole]) >> (8 - rest) == 0);
 }
 
 std::string_view trim(std::string_view text) {
@@ -55,16 +56,20 @@ std::optional<Network> parse_network(std::string_view text) {
     Network network{*address, longest};
     if (slash != std::string_view::npos) {
         const std::string_view digits = text.substr(slash + 1);
-        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), network.prefix);
-        if (error != std::errc() || end != digits.data() + digits.size() || digits.empty() || network.prefix > longest)
+        const auto [end, error] =
+            std::from_chars(digits.data(), digits.data() + digits.size(), network.prefix);
+        if (error != std::errc() || end != digits.data() + digits.size() || digits.empty() ||
+            network.prefix > longest)
             return std::nullopt;
     }
     return network;
 }
 
-std::string client_address(std::string_view peer, std::string_view forwarded_for, const std::vector<Network>& trusted) {
+std::string client_address(std::string_view peer, std::string_view forwarded_for,
+                           const std::vector<Network>& trusted) {
     const auto is_trusted = [&](const address& given) {
-        return std::any_of(trusted.begin(), trusted.end(), [&](const Network& network) { return network.contains(given); });
+        return std::any_of(trusted.begin(), trusted.end(),
+                           [&](const Network& network) { return network.contains(given); });
     };
     auto client = parse_address(peer);
     if (!client)

@@ -37,9 +37,9 @@ struct Config {
 
 enum class Start { serve, exit_success, exit_failure };
 
-// Reads the configuration, or writes help, the version or a complaint. Flags win over environment, environment
-// over file. `environment` is a null-terminated array of NAME=value.
-Start read_config(int argc, const char* const* argv, const char* const* environment, Config& config, std::ostream& out,
-                  std::ostream& error);
+// Reads the configuration, or writes help, the version or a complaint. Flags win over environment,
+// environment over file. `environment` is a null-terminated array of NAME=value.
+Start read_config(int argc, const char* const* argv, const char* const* environment, Config& config,
+                  std::ostream& out, std::ostream& error);
 
 } // namespace shortener

@@ -35,8 +35,8 @@ using Parameters = std::vector<std::optional<std::string>>;
 
 // One libpq connection on an event loop, used by one coroutine at a time.
 //
-// Connecting happens in a thread of its own: looking up names blocks, and only the blocking call gives each of
-// several hosts its own time-out. Everything after that is non-blocking, each wait with a deadline.
+// Connecting happens in a thread of its own: looking up names blocks, and only the blocking call gives each
+// of several hosts its own time-out. Everything after that is non-blocking, each wait with a deadline.
 class Connection {
   public:
     Connection(boost::asio::io_context& context, ConnectionSettings settings);
@@ -48,18 +48,18 @@ class Connection {
     bool is_open() const noexcept { return connection_ != nullptr; }
     void close() noexcept;
 
-    // Runs one statement. Null, and the connection closed, if it broke or the deadline passed; `error` says why.
-    // Otherwise the result may still be an error of the statement.
-    boost::asio::awaitable<Result> query(const char* sql, const Parameters& parameters, Clock::time_point deadline,
-                                         std::string& error);
+    // Runs one statement. Null, and the connection closed, if it broke or the deadline passed; `error` says
+    // why. Otherwise the result may still be an error of the statement.
+    boost::asio::awaitable<Result> query(const char* sql, const Parameters& parameters,
+                                         Clock::time_point deadline, std::string& error);
     // The same in two steps: the statement is planned when it has a name, and later runs under it.
-    boost::asio::awaitable<Result> prepare(const std::string& name, const char* sql, Clock::time_point deadline,
-                                           std::string& error);
+    boost::asio::awaitable<Result> prepare(const std::string& name, const char* sql,
+                                           Clock::time_point deadline, std::string& error);
     boost::asio::awaitable<Result> query_prepared(const std::string& name, const Parameters& parameters,
                                                   Clock::time_point deadline, std::string& error);
 
-    // Waits until wake(), until something arrived from the server or until the deadline. False, and the connection
-    // closed, if it broke.
+    // Waits until wake(), until something arrived from the server or until the deadline. False, and the
+    // connection closed, if it broke.
     boost::asio::awaitable<bool> wait(Clock::time_point deadline);
     void wake();
 

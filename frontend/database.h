@@ -23,15 +23,15 @@ struct Answer {
     std::chrono::seconds cache_seconds{0};
 };
 
-// One thread's way to the database. Questions that come while a query is under way travel together in the next.
-// Every question is answered, at the latest a little after the time-out; without a connection at once.
+// One thread's way to the database. Questions that come while a query is under way travel together in the
+// next. Every question is answered, at the latest a little after the time-out; without a connection at once.
 class Database {
   public:
     using Resolved = std::function<void(const Answer&)>;
     using TextsRead = std::function<void(const PageTexts*)>; // null: no answer
 
-    Database(boost::asio::io_context& context, const ConnectionSettings& settings, std::chrono::milliseconds timeout,
-             Counters& counters, Gauges& gauges);
+    Database(boost::asio::io_context& context, const ConnectionSettings& settings,
+             std::chrono::milliseconds timeout, Counters& counters, Gauges& gauges);
 
     // Connects, and connects again whenever the connection is lost, until the loop ends.
     void start();
@@ -63,7 +63,8 @@ class Database {
     boost::asio::awaitable<std::string> probe(std::chrono::milliseconds patience);
     boost::asio::awaitable<void> idle();
     boost::asio::awaitable<void> resolve_batch();
-    boost::asio::awaitable<Result> resolve_query(const Parameters& parameters, Clock::time_point deadline, std::string& error);
+    boost::asio::awaitable<Result> resolve_query(const Parameters& parameters, Clock::time_point deadline,
+                                                 std::string& error);
     boost::asio::awaitable<void> read_one_texts();
     void fail_waiting(Clock::time_point deadline);
 
@@ -75,8 +76,8 @@ class Database {
     std::deque<Question> questions_;
     std::deque<TextsQuestion> texts_;
     std::string prepared_; // the name of the prepared statement; empty: there is none
-    bool idle_ = false; // connected, with nothing to ask
-    bool away_ = false; // the last attempt to get a connection that answers failed
+    bool idle_ = false;    // connected, with nothing to ask
+    bool away_ = false;    // the last attempt to get a connection that answers failed
 };
 
 } // namespace shortener

@@ -13,7 +13,8 @@ std::optional<std::int64_t> Directory::workspace(std::string_view host, Clock::t
     return found->second.workspace_id;
 }
 
-void Directory::store_workspace(std::string_view host, std::int64_t workspace_id, Ticket ticket, Clock::time_point now) {
+void Directory::store_workspace(std::string_view host, std::int64_t workspace_id, Ticket ticket,
+                                Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     if (sequence_ > ticket)
         return;
@@ -47,7 +48,8 @@ std::shared_ptr<const PageTexts> Directory::texts(std::int64_t workspace_id, Clo
     return found->second.texts;
 }
 
-void Directory::store_texts(std::int64_t workspace_id, PageTexts texts, Ticket ticket, Clock::time_point now) {
+void Directory::store_texts(std::int64_t workspace_id, PageTexts texts, Ticket ticket,
+                            Clock::time_point now) {
     auto kept = std::make_shared<const PageTexts>(std::move(texts));
     const std::lock_guard lock(mutex_);
     if (sequence_ > ticket)

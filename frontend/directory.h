@@ -27,7 +27,8 @@ class Directory {
     Ticket now_serving() const noexcept { return sequence_.load(std::memory_order_acquire); }
 
     std::optional<std::int64_t> workspace(std::string_view host, Clock::time_point now);
-    void store_workspace(std::string_view host, std::int64_t workspace_id, Ticket ticket, Clock::time_point now);
+    void store_workspace(std::string_view host, std::int64_t workspace_id, Ticket ticket,
+                         Clock::time_point now);
 
     // Null: not known.
     std::shared_ptr<const PageTexts> texts(std::int64_t workspace_id, Clock::time_point now) const;

@@ -55,7 +55,9 @@ template <typename Waiter> class Flights {
     };
 
     // Only to keep threads out of each other's way; who chooses keys of one shard gains nothing.
-    Shard& shard_of(std::string_view key) { return shards_[key.empty() ? 0 : static_cast<unsigned char>(key.back()) % shards_.size()]; }
+    Shard& shard_of(std::string_view key) {
+        return shards_[key.empty() ? 0 : static_cast<unsigned char>(key.back()) % shards_.size()];
+    }
 
     std::array<Shard, 16> shards_;
 };

@@ -33,7 +33,11 @@ void append_response(const Response& response, const Framing& framing, std::stri
     const auto field = [&](std::string_view name, std::string_view value) {
         out.append(name).append(": ").append(value).append("\r\n");
     };
-    out.append("HTTP/1.1 ").append(number(response.status)).append(" ").append(reason(response.status)).append("\r\n");
+    out.append("HTTP/1.1 ")
+        .append(number(response.status))
+        .append(" ")
+        .append(reason(response.status))
+        .append("\r\n");
     field("Date", framing.date);
     for_each_field(response, field);
     if (response.status != 204)

@@ -24,7 +24,8 @@ std::optional<SipKey> read_key(const PGresult* result) {
     if (PQresultStatus(result) != PGRES_TUPLES_OK || PQntuples(result) != 1)
         return std::nullopt;
     std::size_t length = 0;
-    unsigned char* bytes = PQunescapeBytea(reinterpret_cast<const unsigned char*>(PQgetvalue(result, 0, 0)), &length);
+    unsigned char* bytes =
+        PQunescapeBytea(reinterpret_cast<const unsigned char*>(PQgetvalue(result, 0, 0)), &length);
     unsigned char key[16] = {};
     const bool good = bytes && length == sizeof key;
     if (good)
@@ -37,7 +38,8 @@ std::optional<SipKey> read_key(const PGresult* result) {
 
 Listener::Listener(asio::io_context& context, ConnectionSettings settings, Cache& cache, Directory& directory,
                    Gauges& gauges)
-    : context_(context), connection_(context, std::move(settings)), cache_(cache), directory_(directory), gauges_(gauges) {}
+    : context_(context), connection_(context, std::move(settings)), cache_(cache), directory_(directory),
+      gauges_(gauges) {}
 
 void Listener::start() {
     asio::co_spawn(context_, run(), asio::detached);
@@ -52,7 +54,8 @@ void Listener::flush() {
 void Listener::apply(std::string_view payload) {
     gauges_.notifications++;
     const Clock::time_point now = Clock::now();
-    read_notification(payload, [&](std::uint64_t tag) { cache_.invalidate(tag, now); }, [&] { flush(); });
+    read_notification(
+        payload, [&](std::uint64_t tag) { cache_.invalidate(tag, now); }, [&] { flush(); });
 }
 
 // LISTEN first, then forget: a change in between is notified.
@@ -60,13 +63,15 @@ asio::awaitable<bool> Listener::begin(std::string& error) {
     error = co_await connection_.connect();
     if (!error.empty())
         co_return false;
-    const Result listening = co_await connection_.query("LISTEN shortener", {}, Clock::now() + patience, error);
+    const Result listening =
+        co_await connection_.query("LISTEN shortener", {}, Clock::now() + patience, error);
     if (!listening || PQresultStatus(listening.get()) != PGRES_COMMAND_OK) {
         if (listening)
             error = PQresultErrorMessage(listening.get());
         co_return false;
     }
-    const Result result = co_await connection_.query("SELECT shortener.cache_key()", {}, Clock::now() + patience, error);
+    const Result result =
+        co_await connection_.query("SELECT shortener.cache_key()", {}, Clock::now() + patience, error);
     const auto key = result ? read_key(result.get()) : std::nullopt;
     if (!key) {
         if (result)

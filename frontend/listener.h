@@ -11,12 +11,13 @@
 
 namespace shortener {
 
-// Listens for changed links and takes them out of the cache. While the connection is lost, entries live on for
-// as long as they were allowed to; when it is back, everything is forgotten, because nobody knows what was missed.
+// Listens for changed links and takes them out of the cache. While the connection is lost, entries live on
+// for as long as they were allowed to; when it is back, everything is forgotten, because nobody knows what
+// was missed.
 class Listener {
   public:
-    Listener(boost::asio::io_context& context, ConnectionSettings settings, Cache& cache, Directory& directory,
-             Gauges& gauges);
+    Listener(boost::asio::io_context& context, ConnectionSettings settings, Cache& cache,
+             Directory& directory, Gauges& gauges);
 
     void start();
 

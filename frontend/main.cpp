@@ -47,12 +47,14 @@ void announce(const char* what, const Transport& transport) {
 
 void serve(const Config& config) {
     const bool two_databases = !config.primary.empty();
-    Shared shared({config.cache_size, config.cache_ttl, two_databases ? config.standby_delay : std::chrono::milliseconds(0)},
+    Shared shared({config.cache_size, config.cache_ttl,
+                   two_databases ? config.standby_delay : std::chrono::milliseconds(0)},
                   random_key(), config.threads, config.trusted_proxies);
 
     const ConnectionSettings reading{config.database, config.default_workspace, nullptr};
-    TransportSettings settings{config.listen,       config.threads,         config.max_connections, config.limits,
-                               config.idle_timeout, config.request_timeout, config.write_timeout};
+    TransportSettings settings{config.listen,       config.threads,      config.max_connections,
+                               config.limits,       config.idle_timeout, config.request_timeout,
+                               config.write_timeout};
     Transport transport(settings, [&](boost::asio::io_context& context, std::size_t thread) {
         return std::make_unique<Service>(context, shared, thread, reading, config.database_timeout);
     });
@@ -61,14 +63,17 @@ void serve(const Config& config) {
         settings.listen = {config.admin_listen};
         settings.threads = 1;
         settings.max_connections = 100;
-        admin.emplace(settings, [&](boost::asio::io_context&, std::size_t) { return std::make_unique<AdminService>(shared); });
+        admin.emplace(settings, [&](boost::asio::io_context&, std::size_t) {
+            return std::make_unique<AdminService>(shared);
+        });
     }
 
     boost::asio::io_context context(1);
     boost::asio::signal_set signals(context, SIGTERM, SIGINT);
     signals.async_wait([&](boost::system::error_code, int) { context.stop(); });
     // LISTEN works on a primary only, so of several hosts this connection wants that one.
-    Listener listener(context, {two_databases ? config.primary : config.database, config.default_workspace, "primary"},
+    Listener listener(context,
+                      {two_databases ? config.primary : config.database, config.default_workspace, "primary"},
                       shared.cache, shared.directory, shared.metrics.gauges);
     listener.start();
     transport.start();

@@ -13,10 +13,11 @@ namespace shortener {
 
 // Counters of one thread, atomic because another one reads them.
 struct Counters {
-    static constexpr std::array<int, 15> statuses = {200, 204, 301, 302, 307, 308, 400, 404, 405, 408, 410, 413, 414, 431, 503};
+    static constexpr std::array<int, 15> statuses = {200, 204, 301, 302, 307, 308, 400, 404,
+                                                     405, 408, 410, 413, 414, 431, 503};
     // Upper bounds in microseconds of the latency buckets; the last is infinity.
-    static constexpr std::array<std::uint32_t, 11> latency_bounds = {50,    100,   250,    500,    1000,   2500,
-                                                                     5000, 10000, 100000, 500000, 1000000};
+    static constexpr std::array<std::uint32_t, 11> latency_bounds = {
+        50, 100, 250, 500, 1000, 2500, 5000, 10000, 100000, 500000, 1000000};
     static constexpr std::array<std::uint32_t, 7> batch_bounds = {1, 4, 16, 64, 128, 256, 512};
 
     using Counter = std::atomic<std::uint64_t>;

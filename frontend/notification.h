@@ -8,7 +8,8 @@ namespace shortener {
 
 // Calls `tag(value)` for every tag in the payload of a notification, or `flush()` if it says so or is not
 // understood: forgetting too much is harmless.
-template <typename Tag, typename Flush> void read_notification(std::string_view payload, Tag&& tag, Flush&& flush) {
+template <typename Tag, typename Flush>
+void read_notification(std::string_view payload, Tag&& tag, Flush&& flush) {
     while (!payload.empty()) {
         std::uint64_t value = 0;
         std::size_t length = 0;

@@ -33,7 +33,8 @@ inline int status_at(const Resolution& resolution, Clock::time_point now) {
 }
 
 // The answer to a request for a code. `texts` may be null.
-Response respond(const Request& request, const Resolution& resolution, const PageTexts* texts, Clock::time_point now);
+Response respond(const Request& request, const Resolution& resolution, const PageTexts* texts,
+                 Clock::time_point now);
 
 // Answers that need no database.
 Response respond_not_found(const Request& request);

@@ -11,7 +11,8 @@ struct Route {
     std::string_view code; // of a link
 };
 
-// Where a request target in origin form leads. The query does not count; one slash after a code does not either.
+// Where a request target in origin form leads. The query does not count; one slash after a code does not
+// either.
 Route route(std::string_view target) noexcept;
 
 } // namespace shortener

@@ -30,8 +30,10 @@ struct Waiter {
 
 // What all threads share.
 struct Shared {
-    Shared(const Cache::Limits& limits, const SipKey& seed, std::size_t threads, std::vector<Network> trusted_proxies)
-        : trusted_proxies(std::move(trusted_proxies)), cache(limits, seed), directory(seed), flights(seed), metrics(threads) {}
+    Shared(const Cache::Limits& limits, const SipKey& seed, std::size_t threads,
+           std::vector<Network> trusted_proxies)
+        : trusted_proxies(std::move(trusted_proxies)), cache(limits, seed), directory(seed), flights(seed),
+          metrics(threads) {}
 
     const std::vector<Network> trusted_proxies;
 
@@ -45,8 +47,8 @@ struct Shared {
 // Serves links on one event loop: from the cache, or else by asking the database.
 class Service final : public Handler {
   public:
-    Service(boost::asio::io_context& context, Shared& shared, std::size_t thread, const ConnectionSettings& settings,
-            std::chrono::milliseconds database_timeout);
+    Service(boost::asio::io_context& context, Shared& shared, std::size_t thread,
+            const ConnectionSettings& settings, std::chrono::milliseconds database_timeout);
 
     bool answer(const Request& request, Response& response) override;
     void answer_later(const Request& request, Done done) override;
@@ -59,7 +61,8 @@ class Service final : public Handler {
   private:
     struct Visit;
 
-    bool answer_link(const Request& request, std::string_view code, Clock::time_point now, Response& response);
+    bool answer_link(const Request& request, std::string_view code, Clock::time_point now,
+                     Response& response);
     void ask(const std::shared_ptr<Visit>& visit);
     void landed(const Visit& visit, const Answer& answer);
     void resolved(const std::shared_ptr<Visit>& visit, const Answer& answer);

@@ -22,12 +22,13 @@ struct TransportSettings {
     std::chrono::milliseconds idle_timeout{60000}, request_timeout{10000}, write_timeout{10000};
 };
 
-// An HTTP/1 server: threads with an event loop, a handler and connections each. What an HTTP library does in it is
-// behind Protocol, in session.h.
+// An HTTP/1 server: threads with an event loop, a handler and connections each. What an HTTP library does in
+// it is behind Protocol, in session.h.
 class Transport {
   public:
     // Called on each thread before it serves.
-    using MakeHandler = std::function<std::unique_ptr<Handler>(boost::asio::io_context& context, std::size_t thread)>;
+    using MakeHandler =
+        std::function<std::unique_ptr<Handler>(boost::asio::io_context& context, std::size_t thread)>;
 
     // Binds the addresses; throws boost::system::system_error if it cannot.
     Transport(const TransportSettings& settings, MakeHandler make_handler);
@@ -37,7 +38,8 @@ class Transport {
     std::vector<boost::asio::ip::tcp::endpoint> endpoints() const;
 
     void start();
-    // Stops accepting, lets requests under way finish for at most `patience`, and returns when nothing runs any more.
+    // Stops accepting, lets requests under way finish for at most `patience`, and returns when nothing runs
+    // any more.
     void stop(std::chrono::milliseconds patience);
 
   private:

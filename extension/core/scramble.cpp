@@ -82,11 +82,13 @@ Length length_at(std::uint64_t& offset) noexcept {
 
 } // namespace
 
-std::uint64_t permute(const SipKey& key, std::uint64_t tweak, std::uint64_t size, std::uint64_t value) noexcept {
+std::uint64_t permute(const SipKey& key, std::uint64_t tweak, std::uint64_t size,
+                      std::uint64_t value) noexcept {
     return Feistel(key, tweak, size).forward(value);
 }
 
-std::uint64_t unpermute(const SipKey& key, std::uint64_t tweak, std::uint64_t size, std::uint64_t value) noexcept {
+std::uint64_t unpermute(const SipKey& key, std::uint64_t tweak, std::uint64_t size,
+                        std::uint64_t value) noexcept {
     return Feistel(key, tweak, size).backward(value);
 }
 

@@ -25,7 +25,9 @@ std::int64_t scramble(const SipKey& key, std::int64_t position) noexcept;
 std::int64_t unscramble(const SipKey& key, std::int64_t number) noexcept;
 
 // The permutation behind it, of 0 … size − 1 for any 1 ≤ size ≤ 2^63; `tweak` chooses among independent ones.
-std::uint64_t permute(const SipKey& key, std::uint64_t tweak, std::uint64_t size, std::uint64_t value) noexcept;
-std::uint64_t unpermute(const SipKey& key, std::uint64_t tweak, std::uint64_t size, std::uint64_t value) noexcept;
+std::uint64_t permute(const SipKey& key, std::uint64_t tweak, std::uint64_t size,
+                      std::uint64_t value) noexcept;
+std::uint64_t unpermute(const SipKey& key, std::uint64_t tweak, std::uint64_t size,
+                        std::uint64_t value) noexcept;
 
 } // namespace shortener

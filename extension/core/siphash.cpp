@@ -11,8 +11,8 @@ namespace {
 class SipState {
   public:
     explicit SipState(const SipKey& key) noexcept
-        : v0_(key.k0 ^ 0x736f6d6570736575), v1_(key.k1 ^ 0x646f72616e646f6d), v2_(key.k0 ^ 0x6c7967656e657261),
-          v3_(key.k1 ^ 0x7465646279746573) {}
+        : v0_(key.k0 ^ 0x736f6d6570736575), v1_(key.k1 ^ 0x646f72616e646f6d),
+          v2_(key.k0 ^ 0x6c7967656e657261), v3_(key.k1 ^ 0x7465646279746573) {}
 
     void absorb(std::uint64_t word) noexcept {
         v3_ ^= word;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Reading and writing as the owner of a table, as Postgres does for foreign keys: whoever may change links need not
-// be able to read the secrets behind them.
+// Reading and writing as the owner of a table, as Postgres does for foreign keys: whoever may change links
+// need not be able to read the secrets behind them.
 
 extern "C" {
 #include "postgres.h"
@@ -11,7 +11,8 @@ extern "C" {
 
 namespace shortener {
 
-// From its making to end(), statements run with the rights of `owner`. A Postgres error restores the user by itself.
+// From its making to end(), statements run with the rights of `owner`. A Postgres error restores the user by
+// itself.
 class AsOwner {
   public:
     explicit AsOwner(Oid owner) {

@@ -59,12 +59,12 @@ Datum guarded_call(PGFunction body, FunctionCallInfo fcinfo);
 } // namespace shortener
 
 // Defines the SQL-callable function `name`; the block that follows is its body.
-#define SHORTENER_FUNCTION(name)                                                                              \
-    static Datum name##_body(FunctionCallInfo fcinfo);                                                        \
-    extern "C" {                                                                                              \
-    PG_FUNCTION_INFO_V1(name);                                                                                \
-    Datum name(PG_FUNCTION_ARGS) {                                                                            \
-        return shortener::guarded_call(name##_body, fcinfo);                                                  \
-    }                                                                                                         \
-    }                                                                                                         \
+#define SHORTENER_FUNCTION(name)                                                                             \
+    static Datum name##_body(FunctionCallInfo fcinfo);                                                       \
+    extern "C" {                                                                                             \
+    PG_FUNCTION_INFO_V1(name);                                                                               \
+    Datum name(PG_FUNCTION_ARGS) {                                                                           \
+        return shortener::guarded_call(name##_body, fcinfo);                                                 \
+    }                                                                                                        \
+    }                                                                                                        \
     static Datum name##_body([[maybe_unused]] FunctionCallInfo fcinfo)

@@ -23,8 +23,8 @@ namespace {
 struct Wish {
     const Workspace* workspace;
     std::string_view href;
-    Datum digest;          // zero: a link of its own
-    std::string_view code; // no data: a generated one
+    Datum digest;           // zero: a link of its own
+    std::string_view code;  // no data: a generated one
     TimestampTz expires_at; // DT_NOEND: never
     int16 redirect_status;
     Datum title, description, metadata, created_by, created_ip;
@@ -100,7 +100,8 @@ bool insert(const Wish& wish, int64 id, std::string_view code, Link& link) {
         " expires_at, title, description, metadata, created_by, created_ip) "
         "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 "
         "WHERE $13 OR NOT ("
-        " EXISTS (SELECT FROM shortener.reserved_code r WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower($3 COLLATE pg_catalog.\"C\"))"
+        " EXISTS (SELECT FROM shortener.reserved_code r WHERE r.code OPERATOR(pg_catalog.=) "
+        "pg_catalog.lower($3 COLLATE pg_catalog.\"C\"))"
         " OR EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) $2"
         " AND r.short_code OPERATOR(pg_catalog.=) $3)) "
         "ON CONFLICT DO NOTHING",
@@ -143,10 +144,10 @@ Link create_alias(const Wish& wish) {
     return link;
 }
 
-// Create-or-get. Looks first, because an insert that loses burns work; then inserts; and when that met another
-// link, looks again with a new snapshot. What it met may be the same URL, made by another session, or only the
-// same code, as somebody's alias: then the next number has a free one. Above READ COMMITTED Postgres raises
-// 40001 by itself when the other session's link is newer than the transaction.
+// Create-or-get. Looks first, because an insert that loses burns work; then inserts; and when that met
+// another link, looks again with a new snapshot. What it met may be the same URL, made by another session, or
+// only the same code, as somebody's alias: then the next number has a free one. Above READ COMMITTED Postgres
+// raises 40001 by itself when the other session's link is newer than the transaction.
 Link obtain(const Wish& wish) {
     const CodeStyle style = wish.workspace->code_style;
     Link link;

@@ -61,8 +61,8 @@ CheckedUrl check_url(std::string_view given);
 // Appends what may stand in domain or blocked_host for the host of a URL.
 void append_host_patterns(const CheckedUrl& url, Datum*& patterns, int& count, int& capacity);
 
-// The workspace of that slug, NULL (no data) for the default one; an unknown one is an error. Its secret and the lists
-// of hosts are read as their owner: who may make links need not be able to read them.
+// The workspace of that slug, NULL (no data) for the default one; an unknown one is an error. Its secret and
+// the lists of hosts are read as their owner: who may make links need not be able to read them.
 Workspace find_workspace(std::string_view slug, const Datum* patterns, int pattern_count);
 
 // When has_refused_host: which of the URLs it is.

@@ -16,9 +16,9 @@ namespace shortener {
 void require_install() {
     const Oid schema = get_namespace_oid("shortener", true);
     if (!OidIsValid(schema) || !OidIsValid(get_relname_relid("installation", schema)))
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("the tables of shortener are not installed"),
-                        errhint("CALL shortener.install();")));
+        ereport(ERROR,
+                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                 errmsg("the tables of shortener are not installed"), errhint("CALL shortener.install();")));
 }
 
 void KeptStatement::prepare() {
@@ -41,7 +41,8 @@ void KeptStatement::prepare() {
 }
 
 void KeptStatement::run_latest() {
-    expect(SPI_execute_snapshot(plan(), nullptr, nullptr, GetLatestSnapshot(), InvalidSnapshot, false, false, 0));
+    expect(SPI_execute_snapshot(plan(), nullptr, nullptr, GetLatestSnapshot(), InvalidSnapshot, false, false,
+                                0));
 }
 
 void KeptStatement::fail(int result) {

@@ -3,9 +3,9 @@
 // Statements that are prepared once per session and kept.
 //
 // Every name and operator in them is qualified, so that the caller's search_path changes nothing, and the
-// values travel as parameters. Postgres plans a kept statement anew when its tables or their statistics change. Until
-// then a plan made for an empty table must serve as well for a million links that came in the same transaction, so
-// plans are generic and never read a table whole that has an index for it.
+// values travel as parameters. Postgres plans a kept statement anew when its tables or their statistics
+// change. Until then a plan made for an empty table must serve as well for a million links that came in the
+// same transaction, so plans are generic and never read a table whole that has an index for it.
 
 #include <initializer_list>
 

@@ -15,10 +15,12 @@ Settings settings;
 void define_settings() {
     DefineCustomStringVariable("shortener.default_workspace", "Workspace meant when none is named.",
                                "Also the workspace whose codes are served for a host that is nobody's.",
-                               &settings.default_workspace, "default", PGC_USERSET, 0, nullptr, nullptr, nullptr);
+                               &settings.default_workspace, "default", PGC_USERSET, 0, nullptr, nullptr,
+                               nullptr);
     DefineCustomIntVariable("shortener.node_id", "Node number in the snowflake ids made by this server.",
-                            "Servers whose links will ever meet need numbers of their own.", &settings.node_id,
-                            settings.node_id, 0, snowflake_max_node, PGC_SUSET, 0, nullptr, nullptr, nullptr);
+                            "Servers whose links will ever meet need numbers of their own.",
+                            &settings.node_id, settings.node_id, 0, snowflake_max_node, PGC_SUSET, 0, nullptr,
+                            nullptr, nullptr);
     MarkGUCPrefixReserved("shortener");
 }
 

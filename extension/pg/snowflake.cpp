@@ -33,8 +33,8 @@ SnowflakeClock* map_clock() {
     const int file = OpenTransientFile(clock_path, O_RDWR | O_CREAT | PG_BINARY);
     if (file < 0)
         ereport(ERROR, (errcode_for_file_access(), errmsg("could not open file \"%s\": %m", clock_path)));
-    // Whoever comes second finds the bytes there; new ones are zero. Allocated rather than left as a hole: on a full
-    // disk the first store through the map would be a bus error.
+    // Whoever comes second finds the bytes there; new ones are zero. Allocated rather than left as a hole: on
+    // a full disk the first store through the map would be a bus error.
     if (const int error = posix_fallocate(file, 0, sizeof(SnowflakeClock)); error != 0) {
         errno = error;
         ereport(ERROR, (errcode_for_file_access(), errmsg("could not allocate file \"%s\": %m", clock_path)));
@@ -68,12 +68,13 @@ std::int64_t next_snowflake() {
     }
     const std::int64_t id = snowflake_next(*clock, unix_milliseconds(), settings.node_id);
     if (id < 0)
-        ereport(ERROR, (errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
-                        errmsg("snowflake ids are used up"),
-                        errdetail("Their 41 bits of milliseconds end in the year 2093."),
-                        errhint("Check the clock of this server; \"%s\" in the data directory keeps the last instant "
-                                "it showed, and is made anew when it is removed while the server is down.",
-                                clock_path)));
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED), errmsg("snowflake ids are used up"),
+             errdetail("Their 41 bits of milliseconds end in the year 2093."),
+             errhint("Check the clock of this server; \"%s\" in the data directory keeps the last instant "
+                     "it showed, and is made anew when it is removed while the server is down.",
+                     clock_path)));
     return id;
 }
 
