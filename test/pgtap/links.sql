@@ -1,6 +1,6 @@
 BEGIN;
 CREATE EXTENSION shortener;
-SELECT plan(110);
+SELECT plan(111);
 
 SELECT throws_ok(call, '55000', 'the tables of shortener are not installed', call || ' before install')
     FROM unnest('{"SELECT shortener.shorten(''http://a/'')","SELECT * FROM shortener.shorten_many(''{}'')",
@@ -179,6 +179,14 @@ SELECT throws_ok($$ SELECT shorten('http://a.b.bad.example/') $$, '22023', NULL,
 SELECT throws_ok($$ SELECT * FROM shorten_many('{https://w.example/3}', 'nobody') $$, '42704', NULL, 'so does the list of workspaces');
 SELECT throws_ok('SELECT * FROM shortener.' || secret, '42501', NULL, secret || ' is not for it')
     FROM unnest('{workspace_key,installation,blocked_host}'::text[]) secret;
+RESET ROLE;
+GRANT SELECT ON domain TO shortener_test_writer;
+GRANT SELECT (id, slug) ON workspace TO shortener_test_writer;
+SET LOCAL ROLE shortener_test_writer;
+SELECT create_link('https://w.example/4', alias => 'written');
+SELECT ok(EXISTS (SELECT FROM get_link('written'))
+    AND disable_link('written') AND enable_link('written') AND delete_link('written')
+    AND EXISTS (SELECT FROM list_links()) AND EXISTS (SELECT FROM search_links('mine')), 'with two more rights it does all the rest');
 RESET ROLE;
 SELECT is((SELECT count(*) FROM written, link WHERE short_code IN (one, two) AND updated), 2::bigint, 'it makes links');
 
