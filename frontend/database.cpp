@@ -33,6 +33,8 @@ constexpr const char* resolve_sql =
 constexpr std::chrono::seconds probe_patience{5};
 // A database that hangs or was changed while nobody asked is noticed by asking.
 constexpr std::chrono::seconds heartbeat{5};
+// A link with so much left does not expire while this process runs; three centuries would not fit into a time_point.
+constexpr std::chrono::milliseconds forever = std::chrono::hours(24 * 365 * 100);
 constexpr const char* texts_sql = "SELECT not_found_text, gone_text FROM shortener.page_texts($1::bigint)";
 
 // Codes and hosts consist of characters that need no escape inside the quotes.
@@ -69,8 +71,8 @@ Answer read_answer(const PGresult* result, int row, Clock::time_point now) {
     case 307:
     case 308:
         resolution.location.assign(PQgetvalue(result, row, 1), PQgetlength(result, row, 1));
-        if (!PQgetisnull(result, row, 5))
-            resolution.expires = now + std::chrono::milliseconds(number(result, row, 5));
+        if (const std::chrono::milliseconds left(number(result, row, 5)); !PQgetisnull(result, row, 5) && left < forever)
+            resolution.expires = now + left;
         answer.known = is_location(resolution.location);
         break;
     case 404:

@@ -58,6 +58,11 @@ sleep 1.1;
 my ($later_age) = field($frontend->get('/soon'), 'cache-control') =~ /^public, max-age=(\d+)$/;
 cmp_ok($later_age, '<', $age, '... and shrinks, also from the cache');
 is(field($frontend->get('/later'), 'cache-control'), 'public, max-age=300', 'max-age of one that expires later is the usual');
+for my $year (2290, 2400, 3000, 9999, 200_000)
+{
+	link_to("year$year", 301, "expires_at => make_timestamptz($year, 12, 31, 0, 0, 0)");
+	is(field($frontend->get("/year$year"), 'cache-control'), 'public, max-age=300', "... of one that expires in $year, too");
+}
 
 # Methods.
 for my $method ('POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'get')
