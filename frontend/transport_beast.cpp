@@ -32,6 +32,7 @@ bool agrees(std::string_view bytes, const Head& head) {
     Parser parser;
     parser.eager(true);
     parser.header_limit(static_cast<std::uint32_t>(bytes.size()) + 1);
+    parser.body_limit(head.content_length); // not Beast's own: read_head allowed it
     error_code error;
     const std::size_t used = parser.put(boost::asio::const_buffer(bytes.data(), bytes.size()), error);
     const bool has_body = head.chunked || head.content_length > 0;

@@ -282,6 +282,12 @@ cmp_ok($frontend->resident - $before, '<', 60_000, '... are not all remembered')
 like($frontend->log, qr/listening for changes/, 'it is the same program all the time');
 $frontend->stop;
 
+# A limit above what libraries think enough.
+$frontend = Frontend->start(database => $node->connstr('postgres'), flags => [ '--max-body-size', '3MB' ]);
+is($frontend->request('POST', '/post', body => 'a' x 2_500_000)->{status}, 307, 'a body of 2.5 MB where 3 MB are allowed');
+is($frontend->request('POST', '/post', body => 'a' x (3 * 1048576 + 1))->{status}, 413, '... and one of more');
+$frontend->stop;
+
 # More connections than allowed are closed as they come; the others go on.
 $frontend = Frontend->start(database => $node->connstr('postgres'), flags => [ '--max-connections', '20' ]);
 my @open = map { $frontend->connect } 1 .. 20;
