@@ -99,7 +99,7 @@ po::options_description all_options() {
         ("primary", text("CONNINFO", ""), "connection string of the primary, for LISTEN, when --database is a standby")
         ("default-workspace", text("SLUG", ""), "workspace for hosts that belong to none; "
                                                  "empty: the database's setting shortener.default_workspace")
-        ("listen", po::value<std::vector<std::string>>()->composing()->value_name("ADDRESS:PORT"),
+        ("listen", po::value<std::vector<std::string>>()->value_name("ADDRESS:PORT"),
          "where to serve links; may be given several times (default 127.0.0.1:8080)")
         ("admin-listen", text("ADDRESS:PORT", "127.0.0.1:8081"), "where to serve /healthz, /readyz and /metrics; \"off\" for nowhere")
         ("threads", text("N", "0"), "event loops, each with a database connection; 0: one per processor")
@@ -117,7 +117,7 @@ po::options_description all_options() {
         ("request-timeout", text("TIME", "10s"), "408 for a request that took longer to arrive")
         ("write-timeout", text("TIME", "10s"), "close a connection whose client takes no answer for so long")
         ("shutdown-timeout", text("TIME", "10s"), "on SIGTERM, time for requests under way")
-        ("trusted-proxy", po::value<std::vector<std::string>>()->composing()->value_name("NETWORK"),
+        ("trusted-proxy", po::value<std::vector<std::string>>()->value_name("NETWORK"),
          "believe X-Forwarded-For from this network; may be given several times")
         ("log-level", text("LEVEL", "info"), "error, warning, info or debug");
     return options;

@@ -53,6 +53,16 @@ TEST(Config, TakesFlagsThenEnvironmentThenFile) {
     std::remove(path.c_str());
 }
 
+TEST(Config, TakesListsFromOnePlace) {
+    const Outcome outcome = read({"--listen=127.0.0.1:1", "--listen=127.0.0.1:2", "--trusted-proxy=10.0.0.1"},
+                                 {"SHORTENERD_LISTEN=0.0.0.0:3", "SHORTENERD_TRUSTED_PROXY=0.0.0.0/0"});
+    ASSERT_EQ(outcome.start, Start::serve) << outcome.error;
+    ASSERT_EQ(outcome.config.listen.size(), 2u);
+    EXPECT_EQ(outcome.config.listen[1].port(), 2);
+    ASSERT_EQ(outcome.config.trusted_proxies.size(), 1u);
+    EXPECT_EQ(outcome.config.trusted_proxies[0].prefix, 32u);
+}
+
 TEST(Config, ComplainsBeforeAnythingStarts) {
     const auto complaint = [](const char* argument) {
         const Outcome outcome = read({argument});
