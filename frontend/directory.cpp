@@ -16,7 +16,7 @@ std::optional<std::int64_t> Directory::workspace(std::string_view host, Clock::t
 void Directory::store_workspace(std::string_view host, std::int64_t workspace_id, Ticket ticket,
                                 Clock::time_point now) {
     const std::lock_guard lock(mutex_);
-    if (sequence_ > ticket)
+    if (!may_keep(ticket, now))
         return;
     const auto found = hosts_.find(host);
     if (found != hosts_.end()) {
@@ -52,16 +52,21 @@ void Directory::store_texts(std::int64_t workspace_id, PageTexts texts, Ticket t
                             Clock::time_point now) {
     auto kept = std::make_shared<const PageTexts>(std::move(texts));
     const std::lock_guard lock(mutex_);
-    if (sequence_ > ticket)
+    if (!may_keep(ticket, now))
         return;
     if (texts_.size() >= max_texts)
         texts_.clear(); // workspaces are made by the owner of the database, not by visitors
     texts_.insert_or_assign(workspace_id, Texts{std::move(kept), now + lifetime});
 }
 
-void Directory::flush() {
+bool Directory::may_keep(Ticket ticket, Clock::time_point now) const {
+    return sequence_ <= ticket && (!flushed_ || now >= *flushed_ + hold_off_);
+}
+
+void Directory::flush(Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     sequence_.fetch_add(1, std::memory_order_acq_rel);
+    flushed_ = now;
     hosts_.clear();
     ring_.clear();
     hand_ = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,7 +23,9 @@ class Directory {
   public:
     using Ticket = std::uint64_t;
 
-    explicit Directory(const SipKey& seed) : hosts_(0, Hasher{seed}) {}
+    // After a flush nothing is kept for `hold_off`: a standby may still say the old.
+    explicit Directory(const SipKey& seed, std::chrono::milliseconds hold_off = {})
+        : hold_off_(hold_off), hosts_(0, Hasher{seed}) {}
 
     Ticket now_serving() const noexcept { return sequence_.load(std::memory_order_acquire); }
 
@@ -34,7 +37,7 @@ class Directory {
     std::shared_ptr<const PageTexts> texts(std::int64_t workspace_id, Clock::time_point now) const;
     void store_texts(std::int64_t workspace_id, PageTexts texts, Ticket ticket, Clock::time_point now);
 
-    void flush();
+    void flush(Clock::time_point now);
 
     static constexpr std::size_t max_hosts = 16384;
     static constexpr std::size_t max_texts = 4096;
@@ -56,7 +59,11 @@ class Directory {
         Clock::time_point fresh_until;
     };
 
+    bool may_keep(Ticket ticket, Clock::time_point now) const;
+
+    const std::chrono::milliseconds hold_off_;
     std::atomic<Ticket> sequence_{1};
+    std::optional<Clock::time_point> flushed_;
     mutable std::mutex mutex_;
     std::unordered_map<std::string, Host, Hasher, std::equal_to<>> hosts_;
     // The hosts, for replacing those that nobody asks for again: hosts are whatever visitors send.

@@ -46,8 +46,9 @@ void Listener::start() {
 }
 
 void Listener::flush() {
-    cache_.flush(Clock::now());
-    directory_.flush();
+    const Clock::time_point now = Clock::now();
+    cache_.flush(now);
+    directory_.flush(now);
     gauges_.flushes++;
 }
 

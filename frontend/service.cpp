@@ -150,10 +150,10 @@ void Service::ask(const std::shared_ptr<Visit>& visit) {
 
 void Service::landed(const Visit& visit, const Answer& answer) {
     if (answer.known) {
-        const Clock::time_point now = Clock::now();
+        // As of when it was asked: the answer cannot be older, but a standby may have been behind then.
         if (!visit.host_known)
-            shared_.directory.store_workspace(visit.host, answer.resolution.workspace_id, visit.directory_ticket, now);
-        shared_.cache.store(visit.code, answer.resolution, answer.cache_seconds, visit.cache_ticket, now);
+            shared_.directory.store_workspace(visit.host, answer.resolution.workspace_id, visit.directory_ticket, visit.begun);
+        shared_.cache.store(visit.code, answer.resolution, answer.cache_seconds, visit.cache_ticket, visit.begun);
     }
     // Whoever boards from here on finds the cache filled, or asks anew.
     for (Waiter& waiter : shared_.flights.land(visit.flight)) {
@@ -180,9 +180,9 @@ void Service::resolved(const std::shared_ptr<Visit>& visit, const Answer& answer
     if (const auto texts = shared_.directory.texts(workspace_id, now))
         return finish(visit, answer.resolution, texts.get());
     const Directory::Ticket ticket = shared_.directory.now_serving();
-    database_.read_texts(workspace_id, [this, visit, resolution = answer.resolution, ticket](const PageTexts* texts) {
+    database_.read_texts(workspace_id, [this, visit, resolution = answer.resolution, ticket, now](const PageTexts* texts) {
         if (texts)
-            shared_.directory.store_texts(resolution.workspace_id, *texts, ticket, Clock::now());
+            shared_.directory.store_texts(resolution.workspace_id, *texts, ticket, now);
         finish(visit, resolution, texts);
     });
 }

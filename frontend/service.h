@@ -32,8 +32,8 @@ struct Waiter {
 struct Shared {
     Shared(const Cache::Limits& limits, const SipKey& seed, std::size_t threads,
            std::vector<Network> trusted_proxies)
-        : trusted_proxies(std::move(trusted_proxies)), cache(limits, seed), directory(seed), flights(seed),
-          metrics(threads) {}
+        : trusted_proxies(std::move(trusted_proxies)), cache(limits, seed), directory(seed, limits.hold_off),
+          flights(seed), metrics(threads) {}
 
     const std::vector<Network> trusted_proxies;
 

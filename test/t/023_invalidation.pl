@@ -179,7 +179,7 @@ $standby->append_conf('postgresql.conf', 'hot_standby = on');
 $standby->start;
 change(q{SELECT shortener.create_link('https://to.example/s0', alias => 'standby')});
 $node->wait_for_catchup($standby);
-my @two = (database => $standby->connstr('postgres'), flags => [ '--primary', $node->connstr('postgres'), '--standby-delay', '3s' ]);
+my @two = (database => $standby->connstr('postgres'), flags => [ '--primary', $node->connstr('postgres'), '--standby-delay', '3s', '--database-timeout', '20s' ]);
 $frontend = Frontend->start(@two);
 is($frontend->location('/standby'), 'https://to.example/s0', 'read from a standby');
 is($standby->safe_psql('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%resolve_many%' AND pid <> pg_backend_pid()}), 't', '... really');
@@ -187,13 +187,42 @@ change(q{SELECT shortener.update_link('standby', url => 'https://to.example/s1')
 seen('standby', 'https://to.example/s1', 'a change on the primary is seen');
 # The standby falls behind by less than --standby-delay: the old answer is given, but not kept.
 ok(eventually { !$frontend->growth(sub { $frontend->get('/standby') })->{cache_misses_total} }, 'after the delay it is cached');
-$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
-$standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'the standby goes on';
+sub pause_standby
+{
+	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+	$standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'the standby goes on';
+	return;
+}
+sub resume_standby
+{
+	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+	$node->wait_for_catchup($standby);
+	return;
+}
+pause_standby();
 $frontend->hear(sub { change(q{SELECT shortener.update_link('standby', url => 'https://to.example/s2')}) });
 is($frontend->location('/standby'), 'https://to.example/s1', 'a change that the standby does not know yet: the answer is still the old one');
-$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
-$node->wait_for_catchup($standby);
+resume_standby();
 is($frontend->location('/standby'), 'https://to.example/s2', '... and the new one as soon as the standby has it: the old one was not kept');
+# The same when the standby takes so long to answer that the delay is over.
+pause_standby();
+$frontend->hear(sub { change(q{SELECT shortener.update_link('standby', url => 'https://to.example/s2slow')}) });
+my @backends = split /\n/, $standby->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE query LIKE '%resolve_many%' AND pid <> pg_backend_pid()});
+kill 'STOP', @backends;
+my $patient = $frontend->connect;
+$patient->send(Frontend::Client::format_request('GET', '/standby'));
+sleep 3.5;
+kill 'CONT', @backends;
+is($patient->response->{location}, 'https://to.example/s2', 'a slow answer of a standby that was behind');
+resume_standby();
+is($frontend->location('/standby'), 'https://to.example/s2slow', '... is not kept');
+# The same for the workspace of a host.
+is($frontend->status('/standby', Host => 'late.example'), 404, 'a host of another workspace');
+pause_standby();
+$frontend->hear(sub { change(q{UPDATE shortener.domain SET workspace_id = shortener.workspace_id('default') WHERE host = 'late.example'}) });
+is($frontend->status('/standby', Host => 'late.example'), 404, 'it moved, but the standby does not know yet');
+resume_standby();
+is($frontend->location('/standby', Host => 'late.example'), 'https://to.example/s2slow', '... and when it knows, so do visitors');
 $frontend->stop;
 
 # Failover: both hosts in the connection string; the standby is promoted and the old primary stops.
@@ -202,17 +231,17 @@ sub hosts
 	return sprintf 'host=%s,%s port=%s,%s dbname=postgres', map { ($node->$_, $standby->$_) } 'host', 'port';
 }
 $frontend = Frontend->start(database => hosts());
-is($frontend->location('/standby'), 'https://to.example/s2', 'a connection string with two hosts');
+is($frontend->location('/standby'), 'https://to.example/s2slow', 'a connection string with two hosts');
 $session->quit;
 $node->stop('immediate');
-is($frontend->location('/standby'), 'https://to.example/s2', 'the primary has died, cached links are served');
+is($frontend->location('/standby'), 'https://to.example/s2slow', 'the primary has died, cached links are served');
 my @more = split /\n/, $standby->safe_psql('postgres', q{SELECT short_code FROM shortener.link WHERE short_code LIKE 'together%'});
 my $others = 0;
 ok(eventually { ($frontend->status('/' . $more[ $others++ % @more ]) // 0) == 302 }, '... uncached ones soon by the standby');
 $standby->promote;
 $standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'no promotion';
 ok($frontend->until_ready, 'after the promotion it listens to the new primary');
-is($frontend->location('/standby'), 'https://to.example/s2', '... serves');
+is($frontend->location('/standby'), 'https://to.example/s2slow', '... serves');
 $standby->safe_psql('postgres', q{SELECT shortener.update_link('standby', url => 'https://to.example/s3')});
 seen('standby', 'https://to.example/s3', '... and hears of its changes');
 $frontend->stop;

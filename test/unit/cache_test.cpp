@@ -205,13 +205,27 @@ TEST(Directory, KnowsHostsAndTextsUntilAFlush) {
     EXPECT_EQ(directory.texts(5, now)->not_found, "none");
 
     const Directory::Ticket before = directory.now_serving();
-    directory.flush();
+    directory.flush(now);
     EXPECT_FALSE(directory.workspace("a", now));
     EXPECT_FALSE(directory.texts(5, now));
     directory.store_workspace("a", 5, before, now);
     directory.store_texts(5, {}, before, now);
     EXPECT_FALSE(directory.workspace("a", now)) << "learnt before the change";
     EXPECT_FALSE(directory.texts(5, now));
+}
+
+TEST(Directory, KeepsNothingForAWhileAfterAFlushIfAStandbyAnswers) {
+    Directory directory(seed, std::chrono::seconds(1));
+    const Clock::time_point now = Clock::now();
+    directory.flush(now);
+    directory.store_workspace("a", 1, directory.now_serving(), now + std::chrono::milliseconds(999));
+    directory.store_texts(1, {"nothing", "gone"}, directory.now_serving(), now + std::chrono::milliseconds(999));
+    EXPECT_FALSE(directory.workspace("a", now + std::chrono::milliseconds(999)));
+    EXPECT_FALSE(directory.texts(1, now + std::chrono::milliseconds(999)));
+    directory.store_workspace("a", 1, directory.now_serving(), now + std::chrono::seconds(1));
+    directory.store_texts(1, {"nothing", "gone"}, directory.now_serving(), now + std::chrono::seconds(1));
+    EXPECT_EQ(directory.workspace("a", now + std::chrono::seconds(1)), 1);
+    EXPECT_TRUE(directory.texts(1, now + std::chrono::seconds(1)));
 }
 
 TEST(Directory, AFloodOfHostsPushesOutItself) {
