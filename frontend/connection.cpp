@@ -1,5 +1,6 @@
 #include "connection.h"
 
+#include <system_error>
 #include <thread>
 
 #include <boost/asio/post.hpp>
@@ -106,7 +107,7 @@ asio::awaitable<std::string> Connection::connect() {
     handoff_ = std::make_shared<Handoff>();
     handoff_->context = &context_;
     handoff_->done = &done;
-    std::thread([handoff = handoff_, settings = settings_] {
+    const auto attempt = [handoff = handoff_, settings = settings_] {
         PGconn* connection = connect_blocking(settings);
         const std::lock_guard lock(handoff->mutex);
         handoff->connection = connection;
@@ -115,7 +116,14 @@ asio::awaitable<std::string> Connection::connect() {
                 if (handoff->done)
                     handoff->done->cancel();
             });
-    }).detach();
+    };
+    try {
+        std::thread(attempt).detach();
+    } catch (const std::system_error& problem) {
+        // The system has no thread for us now; the next attempt may find one.
+        handoff_.reset();
+        co_return std::string("no thread to connect in: ") + problem.what();
+    }
 
     boost::system::error_code ignored;
     co_await done.async_wait(asio::redirect_error(asio::use_awaitable, ignored));

@@ -191,6 +191,8 @@ asio::awaitable<void> Database::run() {
         backoff.reset();
         gauges_.databases++;
         while (connection_.is_open()) {
+            // A question whose time is over would cost those behind it the connection.
+            fail_waiting(Clock::now());
             if (!texts_.empty())
                 co_await read_one_texts();
             else if (!questions_.empty())
@@ -232,19 +234,23 @@ asio::awaitable<void> Database::resolve_batch() {
     parameters.emplace_back(std::move(codes));
     parameters.emplace_back(std::move(hosts));
     const Result result = co_await resolve_query(parameters, batch.front().deadline, error);
-    if (!result && Clock::now() < batch.front().deadline) {
-        // The connection was lost, perhaps long ago; the next one may still answer in time.
+    if (!result) {
+        // The connection was lost, perhaps long ago, or the first has waited for too long: the next connection may
+        // still answer the others in time.
         Counters::add(counters_.database_errors);
+        if (Clock::now() >= batch.front().deadline)
+            log_line(LogLevel::error, "cannot resolve: " + error);
         questions_.insert(questions_.begin(), std::make_move_iterator(batch.begin()), std::make_move_iterator(batch.end()));
+        fail_waiting(Clock::now());
         co_return;
     }
-    const bool good = result && PQresultStatus(result.get()) == PGRES_TUPLES_OK &&
+    const bool good = PQresultStatus(result.get()) == PGRES_TUPLES_OK &&
                       PQntuples(result.get()) == static_cast<int>(batch.size());
     if (good) {
         counters_.count_batch(batch.size());
     } else {
         Counters::add(counters_.database_errors);
-        log_line(LogLevel::error, "cannot resolve: " + (result ? std::string(PQresultErrorMessage(result.get())) : error));
+        log_line(LogLevel::error, std::string("cannot resolve: ") + PQresultErrorMessage(result.get()));
         connection_.close(); // the next one is probed before anybody waits for it
     }
     const Clock::time_point now = Clock::now();

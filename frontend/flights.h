@@ -43,6 +43,14 @@ template <typename Waiter> class Flights {
         return waiters;
     }
 
+    // Forgets who waits, when nobody will land.
+    void clear() {
+        for (Shard& shard : shards_) {
+            const std::lock_guard lock(shard.mutex);
+            shard.waiting.clear();
+        }
+    }
+
   private:
     struct Hasher {
         SipKey seed;

@@ -86,6 +86,8 @@ void serve(const Config& config) {
 
     log_line(LogLevel::info, "stopping");
     transport.stop(config.shutdown_timeout);
+    // Whoever still waits belongs to a loop of the transport, which ends before what is shared.
+    shared.flights.clear();
     if (admin)
         admin->stop(std::chrono::milliseconds(0));
     log_line(LogLevel::info, "stopped");

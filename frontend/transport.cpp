@@ -103,7 +103,7 @@ class Worker {
 class Transport::Implementation {
   public:
     Implementation(const TransportSettings& settings, MakeHandler make_handler)
-        : settings_(settings), make_handler_(std::move(make_handler)), pause_(context_) {
+        : settings_(settings), make_handler_(std::move(make_handler)) {
         for (unsigned i = 0; i < settings_.threads; i++)
             workers_.push_back(std::make_unique<Worker>(settings_, connections_));
         for (const tcp::endpoint& endpoint : settings_.listen)
@@ -131,7 +131,6 @@ class Transport::Implementation {
         asio::post(context_, [this] {
             for (tcp::acceptor& acceptor : acceptors_)
                 acceptor.close();
-            pause_.cancel();
         });
         thread_.join();
         for (auto& worker : workers_)
@@ -154,8 +153,8 @@ class Transport::Implementation {
                     return;
                 if (error) {
                     // Out of descriptors, most likely: trying at once would spin.
-                    pause_.expires_after(std::chrono::milliseconds(100));
-                    pause_.async_wait([this, &acceptor](error_code) {
+                    const auto pause = std::make_shared<asio::steady_timer>(context_, std::chrono::milliseconds(100));
+                    pause->async_wait([this, &acceptor, pause](error_code) {
                         if (acceptor.is_open())
                             accept(acceptor);
                     });
@@ -179,7 +178,6 @@ class Transport::Implementation {
     std::atomic<std::size_t> connections_{0};
     std::vector<std::unique_ptr<Worker>> workers_;
     asio::io_context context_{1};
-    asio::steady_timer pause_;
     std::list<tcp::acceptor> acceptors_;
     std::size_t next_ = 0;
     std::thread thread_;
