@@ -223,6 +223,7 @@ $frontend->hear(sub { change(q{UPDATE shortener.domain SET workspace_id = shorte
 is($frontend->status('/standby', Host => 'late.example'), 404, 'it moved, but the standby does not know yet');
 resume_standby();
 is($frontend->location('/standby', Host => 'late.example'), 'https://to.example/s2slow', '... and when it knows, so do visitors');
+ok(eventually { !$frontend->growth(sub { $frontend->get('/standby', Host => 'late.example') })->{cache_misses_total} }, '... in the end from the cache');
 $frontend->stop;
 
 # Failover: both hosts in the connection string; the standby is promoted and the old primary stops.
