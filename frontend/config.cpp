@@ -255,7 +255,7 @@ Start read_config(int argc, const char* const* argv, const char* const* environm
             path = values["config"].as<std::string>();
         if (path) {
             std::ifstream file(*path);
-            if (!file)
+            if (!file || (file.peek(), file.bad())) // a directory can be opened, not read
                 throw std::runtime_error("cannot read the configuration file " + *path);
             po::store(po::parse_config_file(file, options), values);
         }

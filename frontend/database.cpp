@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -90,7 +89,7 @@ Database::Database(asio::io_context& context, const ConnectionSettings& settings
     : context_(context), connection_(context, settings), timeout_(timeout), counters_(counters), gauges_(gauges) {}
 
 void Database::start() {
-    asio::co_spawn(context_, run(), asio::detached);
+    asio::co_spawn(context_, run(), end_program);
 }
 
 void Database::resolve(std::string host, std::string code, Resolved resolved) {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 
 #include "backoff.h"
 #include "log.h"
@@ -42,7 +41,7 @@ Listener::Listener(asio::io_context& context, ConnectionSettings settings, Cache
       gauges_(gauges) {}
 
 void Listener::start() {
-    asio::co_spawn(context_, run(), asio::detached);
+    asio::co_spawn(context_, run(), end_program);
 }
 
 void Listener::flush() {

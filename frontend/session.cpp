@@ -106,7 +106,8 @@ asio::awaitable<bool> Session::write() {
 
 void Session::refuse(int status) {
     handler().refused(status);
-    append_response(respond_refused(status), {false, false, head_.http_1_0, common_.date}, output_);
+    append_response(respond_refused(status), {head_.request.method == Method::head, false, head_.http_1_0, common_.date},
+                    output_);
 }
 
 // Writes the last answer. False, for the callers: the connection is at its end.

@@ -298,6 +298,7 @@ append_to_file($file, "cache-sise = 1MB\n");
 for (
 	[ qr/cache-sise/, { SHORTENERD_CONFIG => $file } ],
 	[ qr/cannot read the configuration file/, { SHORTENERD_CONFIG => '/nonexistent' } ],
+	[ qr/cannot read the configuration file/, { SHORTENERD_CONFIG => '/tmp' } ],
 	[ qr/SHORTENERD_CACHE_SISE/, { SHORTENERD_CACHE_SISE => '1MB' } ],
 	[ qr/--nonsense/, {}, '--nonsense' ],
 	[ qr/--cache-size: "many" is not a size/, {}, '--cache-size', 'many' ],

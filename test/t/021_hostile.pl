@@ -91,6 +91,13 @@ for (
 	is(refusal($bytes), '400 closed', "$name: 400");
 }
 
+{
+	my $client = $frontend->connect;
+	$client->send("HEAD /good HTTP/1.1\r\n${host}Host: b\r\n\r\n");
+	is($client->response('HEAD')->{status}, 400, 'a refused HEAD: 400');
+	ok($client->ends(10), '... without a body');
+}
+
 # Oversized.
 is(refusal("$get${host}X: " . 'a' x 1_000_000 . "\r\n\r\n"), '431 closed', 'a megabyte in a field: 431');
 is(refusal("$get$host" . join('', map { "X-$_: " . 'a' x 1000 . "\r\n" } 1 .. 1000) . "\r\n"), '431 closed', 'a megabyte of fields: 431');
