@@ -15,6 +15,7 @@ DECLARE
     cutoff timestamptz;
     run bigint;
     enough boolean;
+    due tid[]; -- of the batch, and locked
     batch integer; -- rows that the last batch removed
     failure text;
     failure_state text;
@@ -49,25 +50,23 @@ BEGIN
     LOOP
         SET LOCAL search_path = pg_catalog, pg_temp;
         BEGIN
-            WITH removed AS (
-                DELETE FROM shortener.link l
-                WHERE l.ctid = ANY (ARRAY(
-                    SELECT e.ctid FROM shortener.link e
-                    WHERE e.expires_at < cutoff AND e.deleted_at IS NULL
-                    ORDER BY e.expires_at
-                    LIMIT batch_size
-                    FOR UPDATE SKIP LOCKED))
-                RETURNING l.*
-            ), archived AS (
+            due := ARRAY(
+                SELECT e.ctid FROM shortener.link e
+                WHERE e.expires_at < cutoff AND e.deleted_at IS NULL
+                ORDER BY e.expires_at
+                LIMIT batch_size
+                FOR UPDATE SKIP LOCKED);
+            IF archive THEN
                 INSERT INTO shortener.link_archive (id, created_at, updated_at, expires_at, deleted_at, workspace_id,
                     redirect_status, is_active, url_digest, short_code, original_url, title, description, metadata,
                     created_by, created_ip)
-                SELECT r.id, r.created_at, r.updated_at, r.expires_at, r.deleted_at, r.workspace_id,
-                    r.redirect_status, r.is_active, r.url_digest, r.short_code, r.original_url, r.title, r.description, r.metadata,
-                    r.created_by, r.created_ip
-                FROM removed r WHERE archive
-            )
-            SELECT count(*) INTO batch FROM removed;
+                SELECT l.id, l.created_at, l.updated_at, l.expires_at, l.deleted_at, l.workspace_id,
+                    l.redirect_status, l.is_active, l.url_digest, l.short_code, l.original_url, l.title, l.description, l.metadata,
+                    l.created_by, l.created_ip
+                FROM shortener.link l WHERE l.ctid = ANY (due);
+            END IF;
+            DELETE FROM shortener.link l WHERE l.ctid = ANY (due);
+            GET DIAGNOSTICS batch = ROW_COUNT;
         EXCEPTION WHEN OTHERS THEN
             GET STACKED DIAGNOSTICS failure = MESSAGE_TEXT, failure_state = RETURNED_SQLSTATE;
             batch := 0;

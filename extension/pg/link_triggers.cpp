@@ -141,9 +141,13 @@ void after_update() {
 }
 
 void after_delete() {
+    // Somebody may have retired the code of a link by hand. Nobody can do so twice at once, since the link is locked;
+    // ON CONFLICT would take twice as long.
     static KeptStatement retire(
         "INSERT INTO shortener.retired_code (workspace_id, short_code)"
-        " SELECT workspace_id, short_code FROM old_link ON CONFLICT DO NOTHING",
+        " SELECT o.workspace_id, o.short_code FROM old_link o WHERE NOT EXISTS (SELECT FROM shortener.retired_code r"
+        " WHERE r.workspace_id OPERATOR(pg_catalog.=) o.workspace_id"
+        " AND r.short_code OPERATOR(pg_catalog.=) o.short_code OFFSET 0)",
         {});
     retire.run();
     // Whoever was gone before is gone now: a cleanup of expired links tells nobody.
