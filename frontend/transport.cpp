@@ -47,7 +47,15 @@ class Worker {
     }
 
     void adopt(tcp::socket socket) {
-        auto session = std::make_shared<Session>(std::move(socket), common_);
+        std::shared_ptr<Session> session;
+        try {
+            session = std::make_shared<Session>(std::move(socket), common_);
+        } catch (const std::exception& problem) { // out of memory or, on Crow, of descriptors
+            log_line(LogLevel::warning, std::string("cannot serve a connection: ") + problem.what());
+            handler().turned_away();
+            connections_--;
+            return;
+        }
         session->place = sessions_.insert(sessions_.end(), session.get());
         handler().opened();
         asio::co_spawn(
