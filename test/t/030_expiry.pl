@@ -76,7 +76,7 @@ for my $isolation ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 # kill -9 in the middle
 expired_links(20000, 'killed-');
 my $victim = IPC::Run::start(
-	[ 'psql', '-XAtq', '-d', $node->connstr('app'), '-c', 'CALL shortener.cleanup_expired(batch_size => 20)' ],
+	[ 'psql', '-XAtq', '-d', $node->connstr('app'), '-c', 'CALL shortener.cleanup_expired(batch_size => 1)' ],
 	'>', \my $out, '2>', \my $err);
 $node->poll_query_until('app', "SELECT count(*) > 500 FROM shortener.retired_code WHERE short_code LIKE 'killed-%'") or die 'no cleanup';
 my $pid = sql("SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL shortener.cleanup%' AND pid <> pg_backend_pid()");
