@@ -23,7 +23,7 @@ class Parser final : public http::basic_parser<true> {
     void on_chunk_header_impl(std::uint64_t, text, error_code&) override {}
     std::size_t on_chunk_body_impl(std::uint64_t, text body, error_code&) override { return body.size(); }
     void on_finish_impl(error_code&) override {}
-    // Overrides since Boost 1.87.
+    // Boost 1.92 wants it, 1.83 does not know it.
     virtual void on_trailer_field_impl(http::field, text, text, error_code&) {}
 };
 

@@ -87,8 +87,7 @@ BEGIN
         SELECT unnest('{admin,api,app,auth,dashboard,docs,help,health,login,logout,register,signup,settings,status,
                         support,www,web,assets,static}'::text[]);
 
-    -- No foreign key: its codes come from link, which has one, and checking it again for each would take as long as
-    -- removing the link.
+    -- No foreign key: its codes come from link, which has one, and a check for each would slow the cleanup down.
     CREATE TABLE shortener.retired_code (
         workspace_id integer NOT NULL,
         short_code text COLLATE "C" NOT NULL,
