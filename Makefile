@@ -10,8 +10,10 @@ PG_CXXFLAGS = -std=c++20 -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-
 	$(if $(WERROR),-Werror)
 SHLIB_LINK = -lstdc++ -licuuc
 
-# The extension's script is these topics, in this order.
-SQL_PARTS = codes urls install workspaces links resolve expiry jobs
+# The extension's script is these topics, in this order: the tables of each topic, then install(), then the functions.
+SQL_PARTS = codes urls \
+	tables/installation tables/workspaces tables/links tables/expiry install \
+	workspaces links resolve expiry jobs
 DATA_built = sql/shortener--$(EXTVERSION).sql
 DATA = $(wildcard sql/shortener--*--*.sql)
 EXTRA_CLEAN = .build $(OBJS:.o=.d) frontend/shortenerd

@@ -1,6 +1,6 @@
 BEGIN;
 CREATE EXTENSION shortener;
-SELECT plan(25);
+SELECT plan(29);
 
 SELECT throws_ok($$ SELECT * FROM shortener.resolve('a') $$, '55000', 'the tables of shortener are not installed', 'resolve before install');
 SELECT throws_ok($$ SELECT * FROM shortener.resolve_many('{a}') $$, '55000', NULL, 'resolve_many before install');
@@ -36,6 +36,23 @@ SELECT is_empty($$
 SELECT is_empty($$
     SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'shortener'::regnamespace AND c.relkind IN ('r', 'v')
       AND (c.relacl IS NOT NULL OR obj_description(c.oid, 'pg_class') IS NULL) $$, 'every table and view has a comment, and nobody but its owner may read it');
+
+
+-- What repeats the columns of link has all of them.
+CREATE FUNCTION pg_temp.columns_of(relation regclass) RETURNS SETOF text LANGUAGE sql AS $$
+    SELECT attname || ' ' || format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped $$;
+SELECT bag_eq($$ SELECT pg_temp.columns_of('shortener.active_links') $$, $$ SELECT pg_temp.columns_of('shortener.link') $$,
+    'active_links has every column of link');
+SELECT bag_eq($$ SELECT pg_temp.columns_of('shortener.link_archive') $$,
+    $$ SELECT pg_temp.columns_of('shortener.link') UNION ALL VALUES ('archived_at timestamp with time zone') $$,
+    'link_archive has every column of link');
+
+-- Views are made anew by every install(), under views of the user's own.
+CREATE VIEW pg_temp.mine_too AS SELECT short_code FROM shortener.active_links;
+DO $$ BEGIN EXECUTE (SELECT 'CREATE OR REPLACE VIEW shortener.active_links AS ' || replace(rtrim(pg_get_viewdef('shortener.active_links'), ';'), 'WHERE', 'WHERE false AND')); END $$;
+SELECT alike(pg_get_viewdef('shortener.active_links'), '%false%', 'a view of an older version');
+CALL shortener.install();
+SELECT unalike(pg_get_viewdef('shortener.active_links'), '%false%', 'install() replaces it');
 
 -- Constraints hold without the functions
 PREPARE insert_link(text, text, int, bytea, timestamptz) AS

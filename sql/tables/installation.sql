@@ -1,0 +1,17 @@
+-- The table about the tables.
+
+CREATE PROCEDURE create_installation_tables()
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- One row about the tables themselves.
+    CREATE TABLE shortener.installation (
+        singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+        schema_version integer NOT NULL,
+        cache_key bytea NOT NULL CHECK (octet_length(cache_key) = 16)
+    );
+    COMMENT ON TABLE shortener.installation IS 'version of the tables, and the key of the tags in cache notifications';
+END $$;
+COMMENT ON PROCEDURE create_installation_tables() IS 'step of install()';
+REVOKE EXECUTE ON PROCEDURE create_installation_tables() FROM PUBLIC;
