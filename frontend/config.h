@@ -9,8 +9,8 @@
 
 #include <boost/asio/ip/tcp.hpp>
 
-#include "client.h"
-#include "head.h"
+#include "app/client.h"
+#include "http/head.h"
 #include "log.h"
 
 namespace shortener {

@@ -12,11 +12,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "app/service.h"
 #include "config.h"
-#include "listener.h"
+#include "database/listener.h"
+#include "http/transport.h"
 #include "log.h"
-#include "service.h"
-#include "transport.h"
 
 namespace shortener {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "cache.h"
+#include "cache/cache.h"
 
 namespace shortener {
 

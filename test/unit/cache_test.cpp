@@ -1,7 +1,7 @@
-#include "cache.h"
-#include "directory.h"
-#include "flights.h"
-#include "notification.h"
+#include "cache/cache.h"
+#include "cache/directory.h"
+#include "cache/flights.h"
+#include "database/notification.h"
 
 #include <string>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "router.h"
+#include "app/router.h"
 
 #include <string>
 

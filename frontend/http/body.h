@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "head.h"
+#include "http/head.h"
 
 namespace shortener {
 

@@ -1,4 +1,4 @@
-#include "session.h"
+#include "http/session.h"
 
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/basic_parser.hpp>

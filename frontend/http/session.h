@@ -11,7 +11,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 
-#include "transport.h"
+#include "http/transport.h"
 
 namespace shortener {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "http.h"
+#include "http/message.h"
 
 namespace shortener {
 

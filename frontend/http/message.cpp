@@ -1,4 +1,4 @@
-#include "http.h"
+#include "http/message.h"
 
 #include <charconv>
 

@@ -4,7 +4,7 @@
 // read_head understood, and collects what it writes. Crow parses that request, calls the handler and forms
 // the response.
 
-#include "session.h"
+#include "http/session.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "transport.h"
+#include "http/transport.h"
 
 #include <atomic>
 #include <ctime>
@@ -11,8 +11,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "http/session.h"
 #include "log.h"
-#include "session.h"
 
 namespace shortener {
 

@@ -9,8 +9,8 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 
-#include "handler.h"
-#include "head.h"
+#include "http/handler.h"
+#include "http/head.h"
 
 namespace shortener {
 

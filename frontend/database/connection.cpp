@@ -1,4 +1,4 @@
-#include "connection.h"
+#include "database/connection.h"
 
 #include <system_error>
 #include <thread>

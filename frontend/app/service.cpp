@@ -1,11 +1,11 @@
-#include "service.h"
+#include "app/service.h"
 
 #include <utility>
 
 #include <boost/asio/post.hpp>
 
+#include "app/router.h"
 #include "log.h"
-#include "router.h"
 
 namespace shortener {
 

@@ -1,4 +1,4 @@
-#include "session.h"
+#include "http/session.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
-#include "body.h"
+#include "http/body.h"
 
 namespace shortener {
 

@@ -1,4 +1,4 @@
-#include "client.h"
+#include "app/client.h"
 
 #include <algorithm>
 #include <charconv>

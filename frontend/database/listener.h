@@ -4,9 +4,9 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "cache.h"
-#include "connection.h"
-#include "directory.h"
+#include "cache/cache.h"
+#include "cache/directory.h"
+#include "database/connection.h"
 #include "metrics.h"
 
 namespace shortener {

@@ -15,7 +15,7 @@
 
 #include <libpq-fe.h>
 
-#include "respond.h"
+#include "app/respond.h"
 
 namespace shortener {
 

@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "http.h"
-#include "respond.h"
+#include "app/respond.h"
+#include "http/message.h"
 
 namespace shortener {
 

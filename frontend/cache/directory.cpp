@@ -1,4 +1,4 @@
-#include "directory.h"
+#include "cache/directory.h"
 
 #include <utility>
 

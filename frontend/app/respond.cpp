@@ -1,4 +1,4 @@
-#include "respond.h"
+#include "app/respond.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,13 +1,13 @@
-#include "listener.h"
+#include "database/listener.h"
 
 #include <cstring>
 #include <utility>
 
 #include <boost/asio/co_spawn.hpp>
 
-#include "backoff.h"
+#include "database/backoff.h"
+#include "database/notification.h"
 #include "log.h"
-#include "notification.h"
 
 namespace shortener {
 

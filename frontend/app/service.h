@@ -9,13 +9,13 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "cache.h"
-#include "clicks.h"
-#include "client.h"
-#include "database.h"
-#include "directory.h"
-#include "flights.h"
-#include "handler.h"
+#include "app/clicks.h"
+#include "app/client.h"
+#include "cache/cache.h"
+#include "cache/directory.h"
+#include "cache/flights.h"
+#include "database/database.h"
+#include "http/handler.h"
 #include "metrics.h"
 
 namespace shortener {

@@ -1,4 +1,4 @@
-#include "database.h"
+#include "database/database.h"
 
 #include <algorithm>
 #include <charconv>
@@ -12,7 +12,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include "backoff.h"
+#include "database/backoff.h"
 #include "log.h"
 
 namespace shortener {

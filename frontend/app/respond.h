@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "http.h"
+#include "http/message.h"
 
 namespace shortener {
 

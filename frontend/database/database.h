@@ -10,9 +10,9 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "connection.h"
+#include "app/respond.h"
+#include "database/connection.h"
 #include "metrics.h"
-#include "respond.h"
 
 namespace shortener {
 
