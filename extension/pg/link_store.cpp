@@ -4,9 +4,9 @@
 #include "core/host.h"
 #include "core/scramble.h"
 
-#include "pg/as_owner.h"
 #include "pg/errors.h"
 #include "pg/guard.h"
+#include "pg/owner_section.h"
 #include "pg/plans.h"
 #include "pg/settings.h"
 #include "pg/snowflake.h"
@@ -14,10 +14,8 @@
 #include "pg/url.h"
 
 extern "C" {
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "common/cryptohash.h"
@@ -26,7 +24,6 @@ extern "C" {
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 }
 
 namespace shortener {
@@ -93,16 +90,6 @@ Oid find_relation(const char* name) {
     return relation;
 }
 
-Oid table_owner(const char* name) {
-    const Oid table = find_relation(name);
-    HeapTuple row = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-    if (!HeapTupleIsValid(row))
-        elog(ERROR, "cache lookup failed for relation %u", table);
-    const Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(row))->relowner;
-    ReleaseSysCache(row);
-    return owner;
-}
-
 Oid id_sequence() {
     const Oid sequence = find_relation("link_id_seq");
     if (spare_ids.sequence != sequence) {
@@ -166,9 +153,9 @@ Workspace find_workspace(std::string_view slug, const Datum* patterns, int patte
     if (!slug.data())
         slug = settings.default_workspace;
     const Datum values[] = {text_datum(slug), text_array(patterns, pattern_count)};
-    const AsOwner owner(table_owner("workspace_key"));
+    const auto section = OwnerSection::to_read({"workspace", "workspace_key", "domain", "blocked_host"});
     statement.run(values);
-    owner.end();
+    section.end();
     if (SPI_processed != 1)
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
                         errmsg("workspace \"%.*s\" does not exist", static_cast<int>(slug.size()), slug.data()),
@@ -193,9 +180,9 @@ void check_hosts(CheckedUrl* urls, int count, const Datum* patterns, int pattern
         "ORDER BY 1",
         {TEXTARRAYOID});
     const Datum values[] = {text_array(patterns, pattern_count)};
-    const AsOwner owner(table_owner("workspace_key"));
+    const auto section = OwnerSection::to_read({"domain", "blocked_host"});
     statement.run(values);
-    owner.end();
+    section.end();
     // The columns have collation C, so the rows are in the order of their bytes.
     const auto host_at = [](uint64 row) {
         bool is_null;
