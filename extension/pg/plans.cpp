@@ -40,8 +40,8 @@ void KeptStatement::prepare() {
     is_planned_ = true;
 }
 
-void KeptStatement::run_latest() {
-    expect(SPI_execute_snapshot(plan(), nullptr, nullptr, GetLatestSnapshot(), InvalidSnapshot, false, false,
+void KeptStatement::run_latest(const Datum* values) {
+    expect(SPI_execute_snapshot(plan(), const_cast<Datum*>(values), nullptr, GetLatestSnapshot(), InvalidSnapshot, false, false,
                                 0));
 }
 

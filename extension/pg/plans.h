@@ -36,7 +36,7 @@ class KeptStatement {
     }
 
     // The same with a snapshot taken now at every isolation level, as foreign keys are checked.
-    void run_latest();
+    void run_latest(const Datum* values = nullptr);
 
   private:
     SPIPlanPtr plan() {
