@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string_view>
 
 namespace shortener {
@@ -11,8 +12,11 @@ struct Route {
     std::string_view code; // of a link
 };
 
-// Where a request target in origin form leads. The query does not count; one slash after a code does not
-// either.
-Route route(std::string_view target) noexcept;
+// Room for a path that is shorter when decoded; a longer one leads nowhere.
+using RouteStorage = std::array<char, 64>;
+
+// Where a request target in origin form leads. The query does not count; one slash after a code does not either; a
+// percent-encoded character is the same as the character. The code is a view of the target or of `storage`.
+Route route(std::string_view target, RouteStorage& storage) noexcept;
 
 } // namespace shortener

@@ -69,7 +69,8 @@ void Service::announce(const Request& request, const Resolution& resolution, con
 
 bool Service::answer(const Request& request, Response& response) {
     const Clock::time_point now = Clock::now();
-    const Route where = route(request.target);
+    RouteStorage storage;
+    const Route where = route(request.target, storage);
     switch (where.place) {
     case Place::link:
         if (!answer_link(request, where.code, now, response))
@@ -111,7 +112,8 @@ bool Service::answer_link(const Request& request, std::string_view code, Clock::
 void Service::answer_later(const Request& request, Done done) {
     Counters::add(counters_.in_flight_begun);
     auto visit = std::make_shared<Visit>();
-    visit->code = route(request.target).code;
+    RouteStorage storage;
+    visit->code = route(request.target, storage).code;
     visit->host = request.host;
     visit->accept = request.accept;
     visit->user_agent = request.user_agent;

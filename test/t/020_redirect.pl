@@ -46,6 +46,8 @@ for my $status (sort keys %cached)
 	is($frontend->location("/s$status?a=b&c=/d"), "https://to.example/s$status", 'a query is not forwarded');
 	is($frontend->location("/s$status/?q"), "https://to.example/s$status", '... after a slash neither');
 }
+is($frontend->location("/$_"), 'https://to.example/s301', "a percent-encoded character is the character: $_") for '%73301', 's%33%30%31', '%73301/', 's30%31?%';
+is($frontend->status("/$_"), 404, "... as long as it is one: $_") for 's301%2F', '%2Fs301', 's301%', 's30%3', 's301%3Fa', 's301%00';
 is($frontend->status('/S301'), 404, 'codes are case-sensitive');
 
 # max-age ends with the link.
