@@ -5,10 +5,8 @@
 
 #include <iterator>
 
-#include "core/code.h"
-#include "core/siphash.h"
-
 #include "pg/guard.h"
+#include "pg/notifications.h"
 #include "pg/owner_section.h"
 #include "pg/plans.h"
 #include "pg/text.h"
@@ -16,11 +14,9 @@
 extern "C" {
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
-#include "commands/async.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -36,13 +32,6 @@ using namespace shortener;
 namespace {
 
 constexpr Datum no_row = 0; // what a trigger after the fact returns
-
-constexpr const char* channel = "shortener";
-constexpr const char* flush = "flush";
-
-// More than this many links changed by one statement: forget everything. 256 tags are 4,352 of the 8,000
-// bytes that a notification may have.
-constexpr int max_tags = 256;
 
 // Rows that are looked up together.
 constexpr int batch_size = 1000;
@@ -175,62 +164,6 @@ void for_each_batch(TransitionTable table, Codes& codes, Each&& each, Together&&
     table.close();
 }
 
-// Links whose answer has changed, as far as a notification can name them.
-class ChangedLinks {
-  public:
-    void add(const LinkRow& row) {
-        if (count_ < max_tags) {
-            const std::string_view code = row.code();
-            links_[count_] = {row.workspace(), static_cast<int>(code.size()), {}};
-            code.copy(links_[count_].code, code_max_length);
-        }
-        count_++;
-    }
-    void notify() const;
-
-  private:
-    struct Link {
-        int32 workspace;
-        int length;
-        char code[code_max_length];
-    };
-    Link links_[max_tags];
-    int64 count_ = 0;
-};
-
-SipKey notification_key() {
-    static KeptStatement statement("SELECT cache_key FROM shortener.installation", {});
-    const auto section = OwnerSection::to_read({"installation"});
-    statement.run();
-    section.end();
-    bool is_null = true;
-    const Datum value = SPI_processed == 1 ? result_value(0, 1, is_null) : 0;
-    if (is_null)
-        elog(ERROR, "shortener.installation has no row");
-    unsigned char bytes[16] = {};
-    const std::string_view stored = text_view(value);
-    stored.copy(reinterpret_cast<char*>(bytes), sizeof bytes);
-    return SipKey::from_bytes(bytes);
-}
-
-void ChangedLinks::notify() const {
-    if (count_ == 0)
-        return;
-    if (count_ > max_tags) {
-        Async_Notify(channel, flush);
-        return;
-    }
-    const SipKey key = notification_key();
-    StringInfoData payload;
-    initStringInfo(&payload);
-    for (int i = 0; i < count_; i++) {
-        const std::string_view code(links_[i].code, links_[i].length);
-        appendStringInfo(&payload, "%s%016llx", i ? " " : "",
-                         static_cast<unsigned long long>(code_tag(key, links_[i].workspace, code)));
-    }
-    Async_Notify(channel, payload.data);
-}
-
 // In a memory of its own, because it is large for a stack.
 template <typename T> T* allocate() {
     return new (palloc(sizeof(T))) T;
@@ -330,7 +263,7 @@ SHORTENER_FUNCTION(shortener_after_link_insert) {
         link_trigger_data(fcinfo, TRIGGER_EVENT_INSERT | TRIGGER_EVENT_AFTER, false, true);
     SPI_connect();
     Codes* const codes = allocate<Codes>();
-    ChangedLinks* const changed = allocate<ChangedLinks>();
+    ChangedCodes* const changed = allocate<ChangedCodes>();
     for_each_batch(
         TransitionTable(data->tg_newtable, data->tg_relation), *codes,
         [&](const LinkRow& row) {
@@ -338,7 +271,7 @@ SHORTENER_FUNCTION(shortener_after_link_insert) {
             // A cache may hold "unknown" for an alias that somebody tried before it was made. Nobody knew a generated
             // code before, and a link with a digest has one.
             if (row.nulls[url_digest])
-                changed->add(row);
+                changed->add(row.workspace(), row.code());
         },
         [&] { refuse_used_codes(*codes); });
     changed->notify();
@@ -349,7 +282,7 @@ SHORTENER_FUNCTION(shortener_after_link_insert) {
 SHORTENER_FUNCTION(shortener_after_link_update) {
     TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_AFTER, true, true);
     SPI_connect();
-    ChangedLinks* const changed = allocate<ChangedLinks>();
+    ChangedCodes* const changed = allocate<ChangedCodes>();
     // The executor adds to both tables at once, so the states of a link stand at the same place.
     TransitionTable before(data->tg_oldtable, data->tg_relation), after(data->tg_newtable, data->tg_relation);
     const MemoryContext batch = AllocSetContextCreate(CurrentMemoryContext, "shortener links", ALLOCSET_DEFAULT_SIZES);
@@ -367,7 +300,7 @@ SHORTENER_FUNCTION(shortener_after_link_update) {
                                 errdetail("A published code keeps its meaning."),
                                 errhint("Delete the link and create another.")));
         if (!same_answer(old_row, new_row))
-            changed->add(new_row);
+            changed->add(new_row.workspace(), new_row.code());
         MemoryContextReset(batch);
         CHECK_FOR_INTERRUPTS();
     }
@@ -384,14 +317,14 @@ SHORTENER_FUNCTION(shortener_after_link_delete) {
         link_trigger_data(fcinfo, TRIGGER_EVENT_DELETE | TRIGGER_EVENT_AFTER, true, false);
     SPI_connect();
     Codes* const codes = allocate<Codes>();
-    ChangedLinks* const changed = allocate<ChangedLinks>();
+    ChangedCodes* const changed = allocate<ChangedCodes>();
     for_each_batch(
         TransitionTable(data->tg_oldtable, data->tg_relation), *codes,
         [&](const LinkRow& row) {
             codes->add(row);
             // Whoever was gone before is gone now: a cleanup of expired links tells nobody.
             if (row.redirects())
-                changed->add(row);
+                changed->add(row.workspace(), row.code());
         },
         [&] { retire(*codes); });
     changed->notify();
@@ -407,10 +340,4 @@ SHORTENER_FUNCTION(shortener_before_link_update) {
     bool is_null = false;
     return PointerGetDatum(heap_modify_tuple_by_cols(data->tg_newtuple, RelationGetDescr(data->tg_relation), 1,
                                                      &column, &now, &is_null));
-}
-
-SHORTENER_FUNCTION(shortener_flush_caches) {
-    trigger_data(fcinfo);
-    Async_Notify(channel, flush);
-    return no_row;
 }
