@@ -2,6 +2,7 @@
 
 #include "pg/link_store.h"
 
+#include "pg/accepted_url.h"
 #include "pg/guard.h"
 #include "pg/plans.h"
 #include "pg/text.h"
@@ -58,6 +59,15 @@ Link link_of_result() {
     const Datum expiry = result_value(0, 4, is_null);
     link.expires_at = is_null ? DT_NOEND : DatumGetTimestampTz(expiry);
     return link;
+}
+
+// Runs `store`, whose statement stores this URL, which has been checked.
+template <typename Store>
+void store_accepted_url(int32 workspace_id, std::string_view href, Datum digest, Store&& store) {
+    AcceptedUrl url{href, {}};
+    if (digest)
+        text_view(digest).copy(reinterpret_cast<char*>(url.digest.bytes), digest_size);
+    store_accepted({workspace_id, &url, 1}, store);
 }
 
 bool find(const Wish& wish, Link& link) {
@@ -127,7 +137,7 @@ bool insert(const Wish& wish, int64 id, std::string_view code, Link& link) {
             nulls[nullable] = 'n';
     if (wish.expires_at == DT_NOEND)
         nulls[6] = 'n';
-    statement.run(values, nulls);
+    store_accepted_url(wish.workspace->id, wish.href, wish.digest, [&] { statement.run(values, nulls); });
     if (SPI_processed == 0)
         return false;
     link = Link{id, Code::from(code), url, wish.expires_at, true};
@@ -337,7 +347,8 @@ SHORTENER_FUNCTION(shortener_update_link) {
             values[i + 2] = PG_GETARG_DATUM(i);
             nulls[i + 2] = ' ';
         }
-    statement.run(values, nulls);
+    const std::string_view href = values[2] ? text_view(values[2]) : std::string_view();
+    store_accepted_url(workspace.id, href, values[3], [&] { statement.run(values, nulls); });
     const bool found = SPI_processed > 0;
     SPI_finish();
     PG_RETURN_BOOL(found);

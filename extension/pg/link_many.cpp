@@ -5,6 +5,7 @@
 
 #include "pg/link_store.h"
 
+#include "pg/accepted_url.h"
 #include "pg/guard.h"
 #include "pg/plans.h"
 #include "pg/text.h"
@@ -130,6 +131,7 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
     Datum* const codes = static_cast<Datum*>(palloc(size));
     Datum* const hrefs = static_cast<Datum*>(palloc(size));
     Datum* const keys = static_cast<Datum*>(palloc(size));
+    AcceptedUrl* const accepted = static_cast<AcceptedUrl*>(palloc_extended(sizeof(AcceptedUrl) * count, MCXT_ALLOC_HUGE));
     int chosen = 0;
     for (int i = 0; i < count; i++)
         if (Entry& entry = entries[i]; !entry.done) {
@@ -138,6 +140,7 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
             codes[chosen] = text_datum(code_of(workspace, entry.id).view());
             hrefs[chosen] = text_datum(urls[entry.position].href);
             keys[chosen] = digest_datum(entry.digest);
+            accepted[chosen] = {urls[entry.position].href, entry.digest};
             chosen++;
         }
     if (chosen == 0)
@@ -149,7 +152,7 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
                             array_of(keys, chosen, BYTEAOID),
                             Int16GetDatum(workspace.redirect_status),
                             TimestampTzGetDatum(workspace.default_expiry)};
-    statement.run(values);
+    store_accepted({workspace.id, accepted, chosen}, [&] { statement.run(values); });
     finish_from_result(entries, count, true);
 }
 
