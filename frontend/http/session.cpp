@@ -10,6 +10,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
+#include "app/respond.h"
 #include "http/body.h"
 
 namespace shortener {
