@@ -3,23 +3,13 @@
 #include "pg/guard.h"
 
 extern "C" {
-#include "catalog/namespace.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/plancache.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 }
 
 namespace shortener {
-
-void require_install() {
-    const Oid schema = get_namespace_oid("shortener", true);
-    if (!OidIsValid(schema) || !OidIsValid(get_relname_relid("installation", schema)))
-        ereport(ERROR,
-                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                 errmsg("the tables of shortener are not installed"), errhint("CALL shortener.install();")));
-}
 
 void KeptStatement::prepare() {
     if (!plan_) {
@@ -51,10 +41,3 @@ void KeptStatement::fail(int result) {
 }
 
 } // namespace shortener
-
-using namespace shortener;
-
-SHORTENER_FUNCTION(shortener_require_install) {
-    require_install();
-    PG_RETURN_BOOL(true);
-}

@@ -9,6 +9,8 @@
 
 #include <initializer_list>
 
+#include "pg/installation.h"
+
 extern "C" {
 #include "postgres.h"
 
@@ -16,9 +18,6 @@ extern "C" {
 }
 
 namespace shortener {
-
-// Raises an error with the hint to call install() unless the tables are there.
-void require_install();
 
 class KeptStatement {
   public:
