@@ -191,7 +191,7 @@ BEGIN
         PERFORM shortener.require_own_schema();
         CALL shortener.create_triggers();
     ELSIF owner IS NOT NULL THEN
-        RAISE NOTICE 'the tables of shortener belong to role "%"', owner
+        RAISE WARNING 'the tables of shortener belong to role "%"', owner
             USING HINT = pg_catalog.format('As role "%s": CALL shortener.install();', owner);
     END IF;
 END $$;
