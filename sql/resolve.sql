@@ -15,7 +15,7 @@ AS $$
            END,
            l.id, w.id::bigint, l.expires_at
     FROM (SELECT coalesce((SELECT d.workspace_id FROM shortener.domain d
-                           WHERE d.host OPERATOR(pg_catalog.=) shortener.host_key(resolve_installed.host)),
+                           WHERE d.host OPERATOR(pg_catalog.=) shortener.host_from_header(resolve_installed.host)),
                           (SELECT s.id FROM shortener.workspace s
                            WHERE s.slug OPERATOR(pg_catalog.=) pg_catalog.current_setting('shortener.default_workspace'))) AS id
           OFFSET 0) w -- a fence: what is inside is computed once
