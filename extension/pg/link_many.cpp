@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pg/link_store.h"
-
 #include "pg/guard.h"
+#include "pg/install_check.h"
+#include "pg/link_code.h"
+#include "pg/link_url.h"
 #include "pg/plans.h"
 #include "pg/text.h"
 
@@ -44,8 +45,9 @@ bool digest_equal(const Digest& a, const Digest& b) {
 Entry& entry_of(Datum value, Entry* entries, int count) {
     Digest digest;
     text_view(value).copy(reinterpret_cast<char*>(digest.bytes), digest_size);
-    return *std::lower_bound(entries, entries + count, digest,
-                             [](const Entry& entry, const Digest& wanted) { return digest_less(entry.digest, wanted); });
+    return *std::lower_bound(entries, entries + count, digest, [](const Entry& entry, const Digest& wanted) {
+        return digest_less(entry.digest, wanted);
+    });
 }
 
 Datum array_of(Datum* elements, int count, Oid type) {
@@ -64,67 +66,81 @@ template <typename Wanted> Datum digests(const Entry* entries, int count, int& c
     return array_of(elements, chosen, BYTEAOID);
 }
 
-void finish(Entry& entry, Datum code, bool created) {
-    entry.code = Code::from(text_view(code));
+void finish(Entry& entry, std::string_view code, bool created) {
+    entry.code = Code::from(code);
     entry.done = true;
     entry.created = created;
 }
 
 // Takes the codes that a statement gave back as (url_digest, short_code).
-void finish_from_result(Entry* entries, int count, bool created) {
-    for (uint64 row = 0; row < SPI_processed; row++) {
-        bool is_null;
-        finish(entry_of(result_value(row, 1, is_null), entries, count), result_value(row, 2, is_null), created);
-    }
+void finish_from(const Rows& rows, Entry* entries, int count, bool created) {
+    for (uint64 i = 0; i < rows.count(); i++)
+        finish(entry_of(rows[i].required<Datum>(1), entries, count), rows[i].required<std::string_view>(2),
+               created);
 }
 
-// Finishes the entries whose links are there already, after making those live longer that would end too early.
-// The look-ups are fenced, here and below: the plan is kept, perhaps from when the table was empty, and must not
-// read it whole when it has grown.
+// Finishes the entries whose links are there already, after making those live longer that would end too
+// early. The look-ups are fenced, here and below: the plan is kept, perhaps from when the table was empty,
+// and must not read it whole when it has grown.
 void find_known(const Workspace& workspace, Entry* entries, int count) {
-    static KeptStatement find("SELECT l.url_digest, l.short_code, l.expires_at FROM pg_catalog.unnest($2) d (digest)"
-                              " CROSS JOIN LATERAL (SELECT k.url_digest, k.short_code, k.expires_at FROM shortener.link k"
-                              " WHERE k.workspace_id OPERATOR(pg_catalog.=) $1"
-                              " AND k.url_digest OPERATOR(pg_catalog.=) d.digest AND k.deleted_at IS NULL OFFSET 0) l",
-                              {INT4OID, BYTEAARRAYOID});
-    static KeptStatement extend("UPDATE shortener.link SET expires_at = CASE WHEN pg_catalog.isfinite($3) THEN $3 END"
-                                " WHERE workspace_id OPERATOR(pg_catalog.=) $1"
-                                " AND url_digest OPERATOR(pg_catalog.=) ANY ($2) AND deleted_at IS NULL"
-                                " AND expires_at OPERATOR(pg_catalog.<) $3 RETURNING url_digest, short_code",
-                                {INT4OID, BYTEAARRAYOID, TIMESTAMPTZOID});
+    static KeptStatement find(
+        "SELECT l.url_digest, l.short_code, l.expires_at"
+        " FROM pg_catalog.unnest($digests) d (digest)"
+        " CROSS JOIN LATERAL (SELECT k.url_digest, k.short_code, k.expires_at FROM shortener.link k"
+        " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"
+        " AND k.url_digest OPERATOR(pg_catalog.=) d.digest AND k.deleted_at IS NULL OFFSET 0) l",
+        {{"workspace", INT4OID}, {"digests", BYTEAARRAYOID}});
+    static KeptStatement extend(
+        "UPDATE shortener.link SET expires_at = CASE WHEN pg_catalog.isfinite($expires_at) THEN $expires_at "
+        "END"
+        " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"
+        " AND url_digest OPERATOR(pg_catalog.=) ANY ($digests) AND deleted_at IS NULL"
+        " AND expires_at OPERATOR(pg_catalog.<) $expires_at RETURNING url_digest, short_code",
+        {{"workspace", INT4OID}, {"digests", BYTEAARRAYOID}, {"expires_at", TIMESTAMPTZOID}});
+    const Datum workspace_id = Int32GetDatum(workspace.id);
     int chosen;
-    Datum values[] = {Int32GetDatum(workspace.id), digests(entries, count, chosen, [](const Entry& entry) { return !entry.done; }),
-                      TimestampTzGetDatum(workspace.default_expiry)};
-    find.run(values);
-    for (uint64 row = 0; row < SPI_processed; row++) {
-        bool is_null;
-        Entry& entry = entry_of(result_value(row, 1, is_null), entries, count);
-        const Datum expiry = result_value(row, 3, is_null);
-        entry.ends_early = !is_null && DatumGetTimestampTz(expiry) < workspace.default_expiry;
+    const Datum wanted = digests(entries, count, chosen, [](const Entry& entry) { return !entry.done; });
+    const Rows found = find.run({{"workspace", workspace_id}, {"digests", wanted}});
+    for (uint64 i = 0; i < found.count(); i++) {
+        const Row row = found[i];
+        Entry& entry = entry_of(row.required<Datum>(1), entries, count);
+        entry.ends_early = row.get<TimestampTz>(3).value_or(DT_NOEND) < workspace.default_expiry;
         if (!entry.ends_early)
-            finish(entry, result_value(row, 2, is_null), false);
+            finish(entry, row.required<std::string_view>(2), false);
     }
-    values[1] = digests(entries, count, chosen, [](const Entry& entry) { return !entry.done && entry.ends_early; });
+    const Datum early =
+        digests(entries, count, chosen, [](const Entry& entry) { return !entry.done && entry.ends_early; });
     if (chosen == 0)
         return;
-    extend.run(values);
-    finish_from_result(entries, count, false);
+    finish_from(extend.run({{"workspace", workspace_id},
+                            {"digests", early},
+                            {"expires_at", TimestampTzGetDatum(workspace.default_expiry)}}),
+                entries, count, false);
 }
 
 // Inserts a link for each entry that is not finished, in the order of the digests, so that two calls with the
 // same URLs wait for each other instead of deadlocking.
 void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* entries, int count) {
     static KeptStatement statement(
-        "INSERT INTO shortener.link (id, workspace_id, short_code, original_url, url_digest, redirect_status, expires_at) "
-        "SELECT n.id, $1, n.code, n.url, n.digest, $6, CASE WHEN pg_catalog.isfinite($7) THEN $7 END"
-        " FROM ROWS FROM (pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4), pg_catalog.unnest($5))"
-        " n (id, code, url, digest) "
+        "INSERT INTO shortener.link (id, workspace_id, short_code, original_url, url_digest, "
+        "redirect_status, expires_at) "
+        "SELECT n.id, $workspace, n.code, n.url, n.digest, $redirect_status,"
+        " CASE WHEN pg_catalog.isfinite($expires_at) THEN $expires_at END"
+        " FROM ROWS FROM (pg_catalog.unnest($ids), pg_catalog.unnest($codes), pg_catalog.unnest($urls),"
+        "  pg_catalog.unnest($digests)) n (id, code, url, digest) "
         "WHERE NOT EXISTS (SELECT FROM shortener.reserved_code r"
         " WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(n.code COLLATE pg_catalog.\"C\") OFFSET 0)"
-        " AND NOT EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) $1"
+        " AND NOT EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) "
+        "$workspace"
         " AND r.short_code OPERATOR(pg_catalog.=) n.code OFFSET 0) "
         "ORDER BY n.digest ON CONFLICT DO NOTHING RETURNING url_digest, short_code",
-        {INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BYTEAARRAYOID, INT2OID, TIMESTAMPTZOID});
+        {{"workspace", INT4OID},
+         {"ids", INT8ARRAYOID},
+         {"codes", TEXTARRAYOID},
+         {"urls", TEXTARRAYOID},
+         {"digests", BYTEAARRAYOID},
+         {"redirect_status", INT2OID},
+         {"expires_at", TIMESTAMPTZOID}});
     const Size size = sizeof(Datum) * count;
     Datum* const ids = static_cast<Datum*>(palloc(size));
     Datum* const codes = static_cast<Datum*>(palloc(size));
@@ -142,19 +158,18 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
         }
     if (chosen == 0)
         return;
-    const Datum values[] = {Int32GetDatum(workspace.id),
-                            array_of(ids, chosen, INT8OID),
-                            array_of(codes, chosen, TEXTOID),
-                            array_of(hrefs, chosen, TEXTOID),
-                            array_of(keys, chosen, BYTEAOID),
-                            Int16GetDatum(workspace.redirect_status),
-                            TimestampTzGetDatum(workspace.default_expiry)};
-    statement.run(values);
-    finish_from_result(entries, count, true);
+    finish_from(statement.run({{"workspace", Int32GetDatum(workspace.id)},
+                               {"ids", array_of(ids, chosen, INT8OID)},
+                               {"codes", array_of(codes, chosen, TEXTOID)},
+                               {"urls", array_of(hrefs, chosen, TEXTOID)},
+                               {"digests", array_of(keys, chosen, BYTEAOID)},
+                               {"redirect_status", Int16GetDatum(workspace.redirect_status)},
+                               {"expires_at", TimestampTzGetDatum(workspace.default_expiry)}}),
+                entries, count, true);
 }
 
-// Entries whose link another session made meanwhile have a number too many; those that are still without a link
-// met a taken code, and their number is of no use.
+// Entries whose link another session made meanwhile have a number too many; those that are still without a
+// link met a taken code, and their number is of no use.
 void return_unused_ids(const Workspace& workspace, Entry* entries, int count) {
     for (int i = 0; i < count; i++)
         if (Entry& entry = entries[i]; entry.id >= 0) {
@@ -178,9 +193,10 @@ void shorten_entries(const Workspace& workspace, const CheckedUrl* urls, Entry* 
     }
 }
 
-// One entry for each different URL that is not refused, in the order of the digests; `entry_of_position` tells for each
-// position whose entry answers it.
-int make_entries(const Workspace& workspace, const CheckedUrl* urls, int count, Entry* entries, int* entry_of_position) {
+// One entry for each different URL that is not refused, in the order of the digests; `entry_of_position`
+// tells for each position whose entry answers it.
+int make_entries(const Workspace& workspace, const CheckedUrl* urls, int count, Entry* entries,
+                 int* entry_of_position) {
     int accepted = 0;
     for (int i = 0; i < count; i++)
         if (!urls[i].refused()) {
@@ -217,21 +233,17 @@ SHORTENER_FUNCTION(shortener_shorten_many) {
     deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT, &given, &nulls, &count);
 
     SPI_connect();
-    CheckedUrl* const urls = static_cast<CheckedUrl*>(palloc_extended(sizeof(CheckedUrl) * (count + 1), MCXT_ALLOC_HUGE));
-    Datum* patterns = nullptr;
-    int pattern_count = 0, capacity = 0;
+    CheckedUrl* const urls =
+        static_cast<CheckedUrl*>(palloc_extended(sizeof(CheckedUrl) * (count + 1), MCXT_ALLOC_HUGE));
     for (int i = 0; i < count; i++) {
         urls[i] = CheckedUrl{};
         if (nulls[i])
-            urls[i].link_error = LinkError::no_url;
+            urls[i].link_error = LinkError::null_url;
         else
             urls[i] = check_url(text_view(given[i]));
-        if (!urls[i].refused())
-            append_host_patterns(urls[i], patterns, pattern_count, capacity);
     }
-    const Workspace workspace = find_workspace(slug, patterns, pattern_count);
-    if (workspace.has_refused_host)
-        check_hosts(urls, count, patterns, pattern_count);
+    check_hosts(urls, count);
+    const Workspace workspace = find_workspace(slug);
 
     Entry* const entries = static_cast<Entry*>(palloc_extended(sizeof(Entry) * (count + 1), MCXT_ALLOC_HUGE));
     int* const entry_of_position = static_cast<int*>(palloc(sizeof(int) * (count + 1)));
@@ -242,12 +254,11 @@ SHORTENER_FUNCTION(shortener_shorten_many) {
     for (int i = 0; i < count; i++) {
         const bool refused = urls[i].refused();
         const Entry* const entry = refused ? nullptr : &entries[entry_of_position[i]];
-        Datum values[] = {
-            Int64GetDatum(int64{i} + 1),
-            given[i],
-            refused ? 0 : text_datum(entry->code.view()),
-            BoolGetDatum(!refused && entry->created && entry->position == i),
-            refused ? CStringGetTextDatum(refusal_message(urls[i], nulls[i] ? std::string_view() : text_view(given[i]))) : 0};
+        Datum values[] = {Int64GetDatum(int64{i} + 1), given[i], refused ? 0 : text_datum(entry->code.view()),
+                          BoolGetDatum(!refused && entry->created && entry->position == i),
+                          refused ? CStringGetTextDatum(refusal_message(
+                                        urls[i], nulls[i] ? std::string_view() : text_view(given[i])))
+                                  : 0};
         bool row_nulls[] = {false, nulls[i], refused, refused, !refused};
         tuplestore_putvalues(result->setResult, result->setDesc, values, row_nulls);
     }

@@ -137,13 +137,8 @@ class Codes {
     bool full() const { return count_ == batch_size; }
     bool empty() const { return count_ == 0; }
     void clear() { count_ = 0; }
-    struct Parameters {
-        Datum values[2];
-    };
-    Parameters parameters() {
-        return {{PointerGetDatum(construct_array(workspaces_, count_, INT4OID, 4, true, TYPALIGN_INT)),
-                 PointerGetDatum(construct_array(codes_, count_, TEXTOID, -1, false, TYPALIGN_INT))}};
-    }
+    Datum workspaces() { return PointerGetDatum(construct_array(workspaces_, count_, INT4OID, 4, true, TYPALIGN_INT)); }
+    Datum codes() { return PointerGetDatum(construct_array(codes_, count_, TEXTOID, -1, false, TYPALIGN_INT)); }
 
   private:
     Datum workspaces_[batch_size];
@@ -201,15 +196,12 @@ class ChangedLinks {
 SipKey notification_key() {
     static KeptStatement statement("SELECT cache_key FROM shortener.installation", {});
     const auto section = OwnerSection::to_read({"installation"});
-    statement.run();
+    const Rows rows = statement.run();
     section.end();
-    bool is_null = true;
-    const Datum value = SPI_processed == 1 ? result_value(0, 1, is_null) : 0;
-    if (is_null)
+    if (rows.empty())
         elog(ERROR, "shortener.installation has no row");
     unsigned char bytes[16] = {};
-    const std::string_view stored = text_view(value);
-    stored.copy(reinterpret_cast<char*>(bytes), sizeof bytes);
+    rows[0].required<std::string_view>(1).copy(reinterpret_cast<char*>(bytes), sizeof bytes);
     return SipKey::from_bytes(bytes);
 }
 
@@ -240,7 +232,7 @@ template <typename T> T* allocate() {
 // waited on the unique index, a cleanup may have retired the very code, unseen by an older snapshot.
 void refuse_used_codes(Codes& codes) {
     static KeptStatement refused(
-        "SELECT n.short_code, r.reserved FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2))"
+        "SELECT n.short_code, r.reserved FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes))"
         " n (workspace_id, short_code) CROSS JOIN LATERAL ("
         " SELECT true AS reserved FROM shortener.reserved_code"
         "  WHERE code OPERATOR(pg_catalog.=) pg_catalog.lower(n.short_code COLLATE pg_catalog.\"C\")"
@@ -249,15 +241,14 @@ void refuse_used_codes(Codes& codes) {
         "  WHERE workspace_id OPERATOR(pg_catalog.=) n.workspace_id"
         "    AND short_code OPERATOR(pg_catalog.=) n.short_code"
         " OFFSET 0) r LIMIT 1",
-        {INT4ARRAYOID, TEXTARRAYOID});
+        {{"workspaces", INT4ARRAYOID}, {"codes", TEXTARRAYOID}});
     const auto section = OwnerSection::to_read({"reserved_code", "retired_code"});
-    refused.run_latest(codes.parameters().values);
+    const Rows rows = refused.run_latest({{"workspaces", codes.workspaces()}, {"codes", codes.codes()}});
     section.end();
-    if (SPI_processed == 0)
+    if (rows.empty())
         return;
-    bool is_null;
-    const char* code = TextDatumGetCString(result_value(0, 1, is_null));
-    if (DatumGetBool(result_value(0, 2, is_null)))
+    const char* code = TextDatumGetCString(rows[0].required<Datum>(1));
+    if (rows[0].required<bool>(2))
         ereport(ERROR, (errcode(ERRCODE_RESERVED_NAME), errmsg("short code \"%s\" is reserved", code),
                         errdetail("Reserved words are in shortener.reserved_code."),
                         errhint("Choose another alias.")));
@@ -272,13 +263,13 @@ void refuse_used_codes(Codes& codes) {
 void retire(Codes& codes) {
     static KeptStatement statement(
         "INSERT INTO shortener.retired_code (workspace_id, short_code)"
-        " SELECT o.workspace_id, o.short_code FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2))"
+        " SELECT o.workspace_id, o.short_code FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes))"
         " o (workspace_id, short_code) WHERE NOT EXISTS (SELECT FROM shortener.retired_code r"
         " WHERE r.workspace_id OPERATOR(pg_catalog.=) o.workspace_id"
         " AND r.short_code OPERATOR(pg_catalog.=) o.short_code OFFSET 0)",
-        {INT4ARRAYOID, TEXTARRAYOID});
+        {{"workspaces", INT4ARRAYOID}, {"codes", TEXTARRAYOID}});
     const auto section = OwnerSection::to_write({"retired_code"}, {"link"});
-    statement.run(codes.parameters().values);
+    statement.run({{"workspaces", codes.workspaces()}, {"codes", codes.codes()}});
     section.end();
 }
 

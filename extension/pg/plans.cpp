@@ -1,11 +1,14 @@
 #include "pg/plans.h"
 
+#include <cstring>
+
+#include "core/ascii.h"
+
 #include "pg/guard.h"
 
 extern "C" {
-#include "catalog/namespace.h"
+#include "lib/stringinfo.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/plancache.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -13,17 +16,43 @@ extern "C" {
 
 namespace shortener {
 
-void require_install() {
-    const Oid schema = get_namespace_oid("shortener", true);
-    if (!OidIsValid(schema) || !OidIsValid(get_relname_relid("installation", schema)))
-        ereport(ERROR,
-                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                 errmsg("the tables of shortener are not installed"), errhint("CALL shortener.install();")));
+void Row::raise_null(int column) const {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                    errmsg("column \"%s\" of a link is null", SPI_fname(table_->tupdesc, column)),
+                    errhint("A trigger on shortener.link may have set it.")));
+}
+
+// The text with $1, $2 ... in the place of the names.
+char* KeptStatement::numbered_sql() const {
+    StringInfoData text;
+    initStringInfo(&text);
+    for (const char* rest = sql_; *rest;) {
+        const std::size_t plain = std::strcspn(rest, "$");
+        appendBinaryStringInfo(&text, rest, static_cast<int>(plain));
+        rest += plain;
+        if (!*rest)
+            break;
+        std::size_t length = 1;
+        while (is_ascii_letter(rest[length]) || rest[length] == '_')
+            length++;
+        const std::string_view name(rest + 1, length - 1);
+        int number = 0;
+        while (number < count_ && name != parameters_[number].name)
+            number++;
+        if (number == count_)
+            elog(ERROR, "unknown parameter in: %s", sql_);
+        appendStringInfo(&text, "$%d", number + 1);
+        rest += length;
+    }
+    return text.data;
 }
 
 void KeptStatement::prepare() {
     if (!plan_) {
-        SPIPlanPtr plan = SPI_prepare_cursor(sql_, count_, types_, CURSOR_OPT_GENERIC_PLAN);
+        Oid types[max_parameters];
+        for (int i = 0; i < count_; i++)
+            types[i] = parameters_[i].type;
+        SPIPlanPtr plan = SPI_prepare_cursor(numbered_sql(), count_, types, CURSOR_OPT_GENERIC_PLAN);
         if (!plan)
             fail(SPI_result);
         if (SPI_keepplan(plan) != 0)
@@ -40,21 +69,34 @@ void KeptStatement::prepare() {
     is_planned_ = true;
 }
 
-void KeptStatement::run_latest(const Datum* values) {
-    expect(SPI_execute_snapshot(plan(), const_cast<Datum*>(values), nullptr, GetLatestSnapshot(), InvalidSnapshot, false, false,
-                                0));
+Rows KeptStatement::run_latest(std::initializer_list<Argument> arguments) {
+    return run(arguments, GetLatestSnapshot(), false);
 }
 
-void KeptStatement::fail(int result) {
+Rows KeptStatement::run(std::initializer_list<Argument> arguments, Snapshot snapshot, bool read_only) {
+    if (!is_planned_ || !SPI_plan_is_valid(plan_))
+        prepare();
+    Datum values[max_parameters];
+    char nulls[max_parameters];
+    int count = 0;
+    for (const Argument& argument : arguments) {
+        if (count == count_ || std::strcmp(argument.name, parameters_[count].name) != 0)
+            elog(ERROR, "unexpected argument \"%s\" for: %s", argument.name, sql_);
+        values[count] = argument.value.value_or(0);
+        nulls[count++] = argument.value ? ' ' : 'n';
+    }
+    if (count != count_)
+        elog(ERROR, "%d arguments instead of %d for: %s", count, count_, sql_);
+    const int result =
+        SPI_execute_snapshot(plan_, values, nulls, snapshot, InvalidSnapshot, read_only, true, 0);
+    if (result < 0)
+        fail(result);
+    return {SPI_tuptable, SPI_processed};
+}
+
+void KeptStatement::fail(int result) const {
     elog(ERROR, "%s: %s", SPI_result_code_string(result), sql_);
     pg_unreachable();
 }
 
 } // namespace shortener
-
-using namespace shortener;
-
-SHORTENER_FUNCTION(shortener_require_install) {
-    require_install();
-    PG_RETURN_BOOL(true);
-}

@@ -48,7 +48,7 @@ UrlRules url_rules_from_array(ArrayType* names) {
         const std::string_view name = nulls[i] ? "NULL" : text_view(elements[i]);
         const UrlRules rule = nulls[i] ? UrlRules::none : url_rule(name);
         if (rule == UrlRules::none)
-            raise_error(unknown_url_rule_text(), name);
+            raise(LinkError::unknown_rule, name);
         rules = rules | rule;
     }
     return rules;
@@ -63,7 +63,7 @@ SHORTENER_FUNCTION(shortener_canonical_url) {
     Url url;
     const UrlError error = canonical_url(input, buffer.of_bound(url_bound(input.size())), url);
     if (error != UrlError::none)
-        raise_error(error_text(error), given);
+        raise(error, given);
     PG_RETURN_DATUM(text_datum(url.href));
 }
 
@@ -74,7 +74,7 @@ SHORTENER_FUNCTION(shortener_is_url) {
     Url url;
     const UrlError error = canonical_url(input, buffer.of_bound(url_bound(input.size())), url);
     if (error == UrlError::idna_failed) // no answer is not "no"
-        raise_error(error_text(error), given);
+        raise(error, given);
     PG_RETURN_BOOL(error == UrlError::none);
 }
 
@@ -86,6 +86,6 @@ SHORTENER_FUNCTION(shortener_normalize_url) {
     std::string_view key;
     const UrlError error = normalize_url(input, rules, buffer.of_bound(url_bound(input.size())), key);
     if (error != UrlError::none)
-        raise_error(error_text(error), given);
+        raise(error, given);
     PG_RETURN_DATUM(text_datum(key));
 }
