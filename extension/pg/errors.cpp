@@ -97,6 +97,9 @@ constexpr Entry<LinkError> link_errors[] = {
     {LinkError::url_too_long,
      {ERRCODE_STRING_DATA_RIGHT_TRUNCATION, "URL \"%s\" is longer than 2048 characters",
       "It is counted in its canonical form, in which a character beyond ASCII takes six or more.", nullptr}},
+    {LinkError::host_too_long,
+     {ERRCODE_INVALID_PARAMETER_VALUE, "URL \"%s\" has a host that is too long",
+      "A host has at most 253 characters and 127 labels.", nullptr}},
     {LinkError::has_credentials,
      {ERRCODE_INVALID_PARAMETER_VALUE, "URL \"%s\" has a user name or password",
       "A short link would publish it.", nullptr}},
@@ -126,16 +129,27 @@ constexpr Entry<LinkError> link_errors[] = {
     {LinkError::no_free_code,
      {ERRCODE_PROGRAM_LIMIT_EXCEEDED, "found no free short code in %s attempts", nullptr,
       "Aliases may have taken the codes; a further call goes on from here."}},
+    {LinkError::hidden_link,
+     {ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "link \"%s\" could be neither created nor found",
+      "A trigger or a row-level security policy on shortener.link drops or hides it.", nullptr}},
 };
-static_assert(is_complete(link_errors, LinkError::no_free_code));
+static_assert(is_complete(link_errors, LinkError::hidden_link));
 
 // The input as a message shows it.
 char* readable(std::string_view input) {
-    constexpr int readable_length = 64;
-    const int length = static_cast<int>(input.size());
-    return length <= readable_length
-               ? pnstrdup(input.data(), length)
-               : psprintf("%.*s...", pg_mbcliplen(input.data(), length, readable_length), input.data());
+    constexpr std::size_t readable_length = 64;
+    const auto cut = [](std::string_view text) {
+        const int length = static_cast<int>(text.size());
+        return text.size() <= readable_length
+                   ? pnstrdup(text.data(), text.size())
+                   : psprintf("%.*s...", pg_mbcliplen(text.data(), length, readable_length), text.data());
+    };
+    const std::string_view credentials = find_credentials(input);
+    if (credentials.empty())
+        return cut(input);
+    const std::string_view before =
+        input.substr(0, static_cast<std::size_t>(credentials.data() - input.data()));
+    return psprintf("%s***%s", cut(before), cut(input.substr(before.size() + credentials.size())));
 }
 
 } // namespace

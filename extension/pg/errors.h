@@ -15,6 +15,7 @@ enum class LinkError {
     // of a URL that is one, and makes no link all the same
     null_url,
     url_too_long,
+    host_too_long,
     has_credentials,
     own_domain,
     blocked_host,
@@ -27,13 +28,15 @@ enum class LinkError {
     // of the tables as they are
     taken_code,
     no_free_code,
+    hidden_link,
 };
 
 struct ErrorText {
     int sqlstate;
-    const char* message; // may have one %s: the offending input, cut to a readable length
-    const char* detail;  // or nullptr
-    const char* hint;    // or nullptr
+    const char*
+        message; // may have one %s: the offending input, cut to a readable length and without credentials
+    const char* detail; // or nullptr
+    const char* hint;   // or nullptr
 };
 
 const ErrorText& error_text(Base62Error error) noexcept;

@@ -58,8 +58,10 @@ bool find_link(const LinkRequest& request, Link& link) {
                                    {{"workspace", INT4OID}, {"digest", BYTEAOID}});
     const Rows rows =
         statement.run({{"workspace", Int32GetDatum(request.workspace->id)}, {"digest", request.digest}});
-    if (rows.empty())
+    if (rows.empty()) {
+        rows.release();
         return false;
+    }
     link = link_of(rows[0], false);
     return true;
 }
@@ -77,14 +79,17 @@ bool extend_link(const LinkRequest& request, Link& link) {
                                      {"id", Int64GetDatum(link.id)},
                                      {"digest", request.digest},
                                      {"expires_at", expiry_value(request.expires_at)}});
-    if (rows.empty())
+    if (rows.empty()) {
+        rows.release();
         return false;
+    }
     link = link_of(rows[0], false);
     return true;
 }
 
 // False when the code or the digest is taken already, or when a generated code is reserved or retired. Those
-// of an alias are for the trigger to refuse.
+// of an alias are for the trigger to refuse. What is stored may be other than what was asked for, by a
+// trigger.
 bool insert_link(const LinkRequest& request, int64 id, std::string_view code, Link& link) {
     static KeptStatement statement(
         "INSERT INTO shortener.link (id, workspace_id, short_code, original_url, url_digest, redirect_status,"
@@ -97,7 +102,7 @@ bool insert_link(const LinkRequest& request, int64 id, std::string_view code, Li
         " OR EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) "
         "$workspace"
         " AND r.short_code OPERATOR(pg_catalog.=) $code)) "
-        "ON CONFLICT DO NOTHING",
+        "ON CONFLICT DO NOTHING RETURNING id, short_code, original_url, expires_at",
         {{"id", INT8OID},
          {"workspace", INT4OID},
          {"code", TEXTOID},
@@ -111,11 +116,10 @@ bool insert_link(const LinkRequest& request, int64 id, std::string_view code, Li
          {"created_by", TEXTOID},
          {"created_ip", INETOID},
          {"is_alias", BOOLOID}});
-    const Datum url = text_datum(request.href);
     const Rows rows = statement.run({{"id", Int64GetDatum(id)},
                                      {"workspace", Int32GetDatum(request.workspace->id)},
                                      {"code", text_datum(code)},
-                                     {"url", url},
+                                     {"url", text_datum(request.href)},
                                      {"digest", request.digest},
                                      {"redirect_status", Int16GetDatum(request.redirect_status)},
                                      {"expires_at", expiry_value(request.expires_at)},
@@ -125,20 +129,28 @@ bool insert_link(const LinkRequest& request, int64 id, std::string_view code, Li
                                      {"created_by", request.created_by},
                                      {"created_ip", request.created_ip},
                                      {"is_alias", BoolGetDatum(request.alias.data() != nullptr)}});
-    if (rows.empty())
+    if (rows.empty()) {
+        rows.release();
         return false;
-    link = {id, Code::from(code), url, request.expires_at, true};
+    }
+    link = link_of(rows[0], true);
     return true;
 }
 
 Link create_alias(const LinkRequest& request) {
     const CodeStyle style = request.workspace->code_style;
-    const int64 id = offer_id(style);
-    Link link;
-    if (!insert_link(request, id, request.alias, link))
-        raise(LinkError::taken_code, request.alias);
-    spend_id(style, id);
-    return link;
+    const Code code = Code::from(request.alias);
+    for (int attempt = 1; attempt <= max_hidden_attempts; attempt++) {
+        const int64 id = offer_id(style);
+        if (Link link; insert_link(request, id, code.view(), link)) {
+            spend_id(style, id);
+            return link;
+        }
+        if (is_any_code_taken(*request.workspace, &code, 1))
+            raise(LinkError::taken_code, code.view());
+        CHECK_FOR_INTERRUPTS();
+    }
+    raise(LinkError::hidden_link, code.view());
 }
 
 // Looks first, because an insert that loses burns work; then inserts; and when that met another link, looks
@@ -148,24 +160,30 @@ Link create_alias(const LinkRequest& request) {
 Link create_or_get(const LinkRequest& request) {
     const CodeStyle style = request.workspace->code_style;
     Link link;
-    int64 id = -1; // refused by the last insert
-    for (int attempt = 1;; attempt++) {
-        if (attempt > max_attempts)
-            raise_no_free_code();
+    Code code; // refused by the last insert
+    int64 id = -1;
+    for (int attempt = 1, hidden = 0; attempt <= max_attempts; attempt++) {
         if (request.digest && find_link(request, link)) {
             if (request.expires_at <= link.expires_at || extend_link(request, link))
                 return link;
+            hidden++;
         } else {
-            if (id >= 0)
-                spend_id(style, id); // its code is taken
+            if (id >= 0) {
+                hidden += !is_any_code_taken(*request.workspace, &code, 1);
+                spend_id(style, id);
+            }
             id = offer_id(style);
-            if (insert_link(request, id, code_of(*request.workspace, id).view(), link)) {
+            code = code_of(*request.workspace, id);
+            if (insert_link(request, id, code.view(), link)) {
                 spend_id(style, id);
                 return link;
             }
         }
+        if (hidden == max_hidden_attempts)
+            raise(LinkError::hidden_link, request.href);
         CHECK_FOR_INTERRUPTS();
     }
+    raise_no_free_code();
 }
 
 std::string_view optional_text(FunctionCallInfo fcinfo, int index) {
@@ -196,8 +214,8 @@ std::optional<int16> optional_status(FunctionCallInfo fcinfo, int index) {
 }
 
 // A URL that may become a link; an error otherwise.
-CheckedUrl accept_url(std::string_view given) {
-    CheckedUrl url = check_url(given);
+CheckedUrl accept_url(const Workspace& workspace, std::string_view given) {
+    CheckedUrl url = check_url(workspace, given);
     if (!url.refused())
         check_hosts(&url, 1);
     if (url.refused())
@@ -223,12 +241,12 @@ SHORTENER_FUNCTION(shortener_shorten) {
     if (PG_ARGISNULL(0))
         PG_RETURN_NULL();
     SPI_connect();
-    const CheckedUrl url = accept_url(text_argument(fcinfo, 0));
     const Workspace workspace = find_workspace(optional_text(fcinfo, 1));
+    const CheckedUrl url = accept_url(workspace, text_argument(fcinfo, 0));
     LinkRequest request{};
     request.workspace = &workspace;
     request.href = url.href;
-    request.digest = digest_datum(digest_of(workspace, url));
+    request.digest = digest_datum(url.digest);
     request.expires_at = workspace.default_expiry;
     request.redirect_status = workspace.redirect_status;
     const Code code = create_or_get(request).code;
@@ -251,13 +269,13 @@ SHORTENER_FUNCTION(shortener_create_link) {
 
     const MemoryContext caller = CurrentMemoryContext;
     SPI_connect();
-    const CheckedUrl url = accept_url(text_argument(fcinfo, 0));
     const Workspace workspace = find_workspace(optional_text(fcinfo, 9));
+    const CheckedUrl url = accept_url(workspace, text_argument(fcinfo, 0));
     LinkRequest request{};
     request.workspace = &workspace;
     request.href = url.href;
     if (!alias.data() && reuse)
-        request.digest = digest_datum(digest_of(workspace, url));
+        request.digest = digest_datum(url.digest);
     request.alias = alias;
     request.expires_at = optional_expiry(fcinfo, 2).value_or(workspace.default_expiry);
     request.redirect_status = optional_status(fcinfo, 3).value_or(workspace.redirect_status);
@@ -265,7 +283,7 @@ SHORTENER_FUNCTION(shortener_create_link) {
     request.description = optional_value(fcinfo, 5);
     request.metadata = optional_value(fcinfo, 6);
     request.created_ip = optional_value(fcinfo, 7);
-    request.created_by = CStringGetTextDatum(GetUserNameFromId(GetSessionUserId(), false));
+    request.created_by = CStringGetTextDatum(GetUserNameFromId(GetUserId(), false));
     const Link link = alias.data() ? create_alias(request) : create_or_get(request);
 
     const Value address = short_url(workspace, link.code.view());
@@ -312,9 +330,9 @@ SHORTENER_FUNCTION(shortener_update_link) {
     const Workspace workspace = find_workspace(optional_text(fcinfo, 7));
     Value href, digest;
     if (!PG_ARGISNULL(1)) {
-        const CheckedUrl url = accept_url(text_argument(fcinfo, 1));
+        const CheckedUrl url = accept_url(workspace, text_argument(fcinfo, 1));
         href = text_datum(url.href);
-        digest = digest_datum(digest_of(workspace, url));
+        digest = digest_datum(url.digest);
     }
     const std::optional<TimestampTz> expires_at = optional_expiry(fcinfo, 2);
     const std::optional<int16> status = optional_status(fcinfo, 3);

@@ -5,12 +5,15 @@
 
 #include "pg/errors.h"
 #include "pg/guard.h"
+#include "pg/plans.h"
 #include "pg/snowflake.h"
 
 extern "C" {
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_type.h"
 #include "commands/sequence.h"
+#include "utils/array.h"
 #include "utils/lsyscache.h"
 }
 
@@ -111,6 +114,29 @@ int64 take_id(CodeStyle style) {
 void return_id(CodeStyle style, int64 id) {
     if (style != CodeStyle::snowflake && spare_ids.count < SpareIds::capacity)
         spare_ids.ids[spare_ids.count++] = id;
+}
+
+bool is_any_code_taken(const Workspace& workspace, const Code* codes, int count) {
+    static KeptStatement statement(
+        "SELECT FROM pg_catalog.unnest($codes) c (code) CROSS JOIN LATERAL ("
+        " SELECT FROM shortener.link l WHERE l.workspace_id OPERATOR(pg_catalog.=) $workspace"
+        "  AND l.short_code OPERATOR(pg_catalog.=) c.code"
+        " UNION ALL SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) "
+        "$workspace"
+        "  AND r.short_code OPERATOR(pg_catalog.=) c.code"
+        " UNION ALL SELECT FROM shortener.reserved_code r"
+        "  WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(c.code COLLATE pg_catalog.\"C\")"
+        " OFFSET 0) t LIMIT 1",
+        {{"workspace", INT4OID}, {"codes", TEXTARRAYOID}});
+    Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count));
+    for (int i = 0; i < count; i++)
+        elements[i] = text_datum(codes[i].view());
+    const Rows rows = statement.run(
+        {{"workspace", Int32GetDatum(workspace.id)},
+         {"codes", PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT))}});
+    const bool is_taken = !rows.empty();
+    rows.release();
+    return is_taken;
 }
 
 void raise_no_free_code() {

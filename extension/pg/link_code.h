@@ -37,4 +37,12 @@ void return_id(CodeStyle style, int64 id);
 inline constexpr int max_attempts = 100'000;
 [[noreturn]] void raise_no_free_code();
 
+// So often a link is tried that is neither stored nor found. Once or twice may be by the doing of another
+// session.
+inline constexpr int max_hidden_attempts = 10;
+
+// Whether no link can be made with any of these codes because visible links, the reserved words or the
+// retired codes have them. Between SPI_connect and SPI_finish.
+bool is_any_code_taken(const Workspace& workspace, const Code* codes, int count);
+
 } // namespace shortener

@@ -29,11 +29,12 @@ struct CheckedUrl {
     LinkError link_error = LinkError::none;
     std::string_view href; // canonical
     std::string_view host; // as in the domain table
+    Digest digest;
     bool refused() const { return url_error != UrlError::none || link_error != LinkError::none; }
 };
 
 // The checks that need no table.
-CheckedUrl check_url(std::string_view given);
+CheckedUrl check_url(const Workspace& workspace, std::string_view given);
 
 // Refuses those of the URLs that lead to one of our domains or to a blocked host.
 void check_hosts(CheckedUrl* urls, int count);
@@ -41,7 +42,6 @@ void check_hosts(CheckedUrl* urls, int count);
 [[noreturn]] void raise_refusal(const CheckedUrl& url, std::string_view given);
 char* refusal_message(const CheckedUrl& url, std::string_view given);
 
-Digest digest_of(const Workspace& workspace, const CheckedUrl& url);
 Datum digest_datum(const Digest& digest);
 
 } // namespace shortener

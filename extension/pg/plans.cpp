@@ -9,6 +9,7 @@
 extern "C" {
 #include "lib/stringinfo.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/plancache.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -52,16 +53,21 @@ void KeptStatement::prepare() {
         Oid types[max_parameters];
         for (int i = 0; i < count_; i++)
             types[i] = parameters_[i].type;
-        SPIPlanPtr plan = SPI_prepare_cursor(numbered_sql(), count_, types, CURSOR_OPT_GENERIC_PLAN);
+        if (!text_)
+            text_ = MemoryContextStrdup(TopMemoryContext, numbered_sql());
+        SPIPlanPtr plan = SPI_prepare_cursor(text_, count_, types, CURSOR_OPT_GENERIC_PLAN);
         if (!plan)
             fail(SPI_result);
         if (SPI_keepplan(plan) != 0)
             fail(SPI_ERROR_ARGUMENT);
         plan_ = plan;
     }
-    // The setting holds for the planning alone, not for what triggers of the user's own do during the run.
+    // The settings hold for the planning alone, not for what triggers of the user's own do during the run.
+    // Where there is no way around a sequential scan, enable_seqscan adds so much to its cost that it would
+    // be worth compiling.
     const int nest_level = NewGUCNestLevel();
-    set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+    for (const char* setting : {"enable_seqscan", "jit"})
+        set_config_option(setting, "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
     CachedPlan* const planned = SPI_plan_get_cached_plan(plan_);
     AtEOXact_GUC(true, nest_level);
     if (planned)
@@ -74,6 +80,7 @@ Rows KeptStatement::run_latest(std::initializer_list<Argument> arguments) {
 }
 
 Rows KeptStatement::run(std::initializer_list<Argument> arguments, Snapshot snapshot, bool read_only) {
+    const MemoryContext context = CurrentMemoryContext;
     if (!is_planned_ || !SPI_plan_is_valid(plan_))
         prepare();
     Datum values[max_parameters];
@@ -87,11 +94,38 @@ Rows KeptStatement::run(std::initializer_list<Argument> arguments, Snapshot snap
     }
     if (count != count_)
         elog(ERROR, "%d arguments instead of %d for: %s", count, count_, sql_);
-    const int result =
-        SPI_execute_snapshot(plan_, values, nulls, snapshot, InvalidSnapshot, read_only, true, 0);
+    volatile int result;
+    PG_TRY();
+    { result = SPI_execute_snapshot(plan_, values, nulls, snapshot, InvalidSnapshot, read_only, true, 0); }
+    PG_CATCH();
+    {
+        MemoryContextSwitchTo(context);
+        rethrow_without_text();
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(context); // SPI leaves its own
     if (result < 0)
         fail(result);
     return {SPI_tuptable, SPI_processed};
+}
+
+// The line of the context that SPI adds would show the caller a statement that is none of theirs.
+void KeptStatement::rethrow_without_text() const {
+    ErrorData* const error = CopyErrorData();
+    FlushErrorState();
+    if (char* const text = error->context ? std::strstr(error->context, text_) : nullptr) {
+        char* line = text;
+        while (line > error->context && line[-1] != '\n')
+            line--;
+        const char* const rest = std::strchr(text, '\n');
+        if (rest)
+            std::memmove(line, rest + 1, std::strlen(rest + 1) + 1);
+        else
+            *(line > error->context ? line - 1 : line) = '\0';
+        if (!*error->context)
+            error->context = nullptr;
+    }
+    ReThrowError(error);
 }
 
 void KeptStatement::fail(int result) const {

@@ -71,14 +71,17 @@ class Row {
 // The result of a statement, valid until SPI_finish.
 class Rows {
   public:
-    Rows(const SPITupleTable* table, uint64 count) : table_(table), count_(count) {}
+    Rows(SPITupleTable* table, uint64 count) : table_(table), count_(count) {}
 
     uint64 count() const { return count_; }
     bool empty() const { return count_ == 0; }
     Row operator[](uint64 index) const { return {table_, index}; }
 
+    // For results that would pile up in a loop.
+    void release() const { SPI_freetuptable(table_); }
+
   private:
-    const SPITupleTable* table_; // nullptr: the statement returns no rows, and count_ is how many it changed
+    SPITupleTable* table_; // nullptr: the statement returns no rows, and count_ is how many it changed
     uint64 count_;
 };
 
@@ -116,8 +119,10 @@ class KeptStatement {
     void prepare();
     char* numbered_sql() const;
     [[noreturn]] void fail(int result) const;
+    [[noreturn]] void rethrow_without_text() const;
 
     const char* sql_;
+    const char* text_ = nullptr; // with numbers for the names
     Parameter parameters_[max_parameters] = {};
     int count_ = 0;
     SPIPlanPtr plan_ = nullptr;

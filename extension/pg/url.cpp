@@ -13,18 +13,6 @@ extern "C" {
 
 using namespace shortener;
 
-namespace {
-
-// Storage for one call of the core; small URLs, as most are, do without palloc.
-struct UrlBuffer {
-    char small[16384];
-    std::span<char> of_bound(std::size_t bound) {
-        return {bound <= sizeof small ? small : static_cast<char*>(palloc(bound)), bound};
-    }
-};
-
-} // namespace
-
 namespace shortener {
 
 std::string_view utf8_from_database(std::string_view text) {
@@ -59,9 +47,9 @@ UrlRules url_rules_from_array(ArrayType* names) {
 SHORTENER_FUNCTION(shortener_canonical_url) {
     const std::string_view given = text_argument(fcinfo, 0);
     const std::string_view input = utf8_from_database(given);
-    UrlBuffer buffer;
+    UrlBuffer buffer(input.size());
     Url url;
-    const UrlError error = canonical_url(input, buffer.of_bound(url_bound(input.size())), url);
+    const UrlError error = canonical_url(input, buffer.span(), url);
     if (error != UrlError::none)
         raise(error, given);
     PG_RETURN_DATUM(text_datum(url.href));
@@ -70,9 +58,9 @@ SHORTENER_FUNCTION(shortener_canonical_url) {
 SHORTENER_FUNCTION(shortener_is_url) {
     const std::string_view given = text_argument(fcinfo, 0);
     const std::string_view input = utf8_from_database(given);
-    UrlBuffer buffer;
+    UrlBuffer buffer(input.size());
     Url url;
-    const UrlError error = canonical_url(input, buffer.of_bound(url_bound(input.size())), url);
+    const UrlError error = canonical_url(input, buffer.span(), url);
     if (error == UrlError::idna_failed) // no answer is not "no"
         raise(error, given);
     PG_RETURN_BOOL(error == UrlError::none);
@@ -82,9 +70,9 @@ SHORTENER_FUNCTION(shortener_normalize_url) {
     const std::string_view given = text_argument(fcinfo, 0);
     const UrlRules rules = url_rules_from_array(PG_GETARG_ARRAYTYPE_P(1));
     const std::string_view input = utf8_from_database(given);
-    UrlBuffer buffer;
+    UrlBuffer buffer(input.size());
     std::string_view key;
-    const UrlError error = normalize_url(input, rules, buffer.of_bound(url_bound(input.size())), key);
+    const UrlError error = normalize_url(input, rules, buffer.span(), key);
     if (error != UrlError::none)
         raise(error, given);
     PG_RETURN_DATUM(text_datum(key));
