@@ -8,10 +8,10 @@ OBJS = $(patsubst %.cpp,%.o,$(sort $(wildcard extension/core/*.cpp extension/pg/
 PG_CPPFLAGS = -Iextension -MMD -MP
 PG_CXXFLAGS = -std=c++20 -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Wno-register \
 	$(if $(WERROR),-Werror)
-SHLIB_LINK = -lstdc++ -licuuc
+SHLIB_LINK = -lstdc++ -licuuc -lre2 -lyaml -lmaxminddb
 
 # The extension's script is these topics, in this order: the tables of each topic, then install(), then the functions.
-SQL_PARTS = codes urls \
+SQL_PARTS = codes urls visitors \
 	tables/installation tables/workspaces tables/links tables/expiry install \
 	workspaces links resolve expiry jobs
 DATA_built = sql/shortener--$(EXTVERSION).sql

@@ -65,7 +65,7 @@ BEGIN
 
     IF present < 1 THEN
         CALL shortener.create_tables();
-        INSERT INTO shortener.installation (schema_version, cache_key) VALUES (1, shortener.random_key());
+        INSERT INTO shortener.installation (schema_version, notification_key) VALUES (1, shortener.random_key());
     END IF;
     UPDATE shortener.installation SET schema_version = newest WHERE schema_version < newest;
     CALL shortener.create_views();

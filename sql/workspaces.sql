@@ -25,16 +25,11 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION host_of(text) IS 'host that a person wrote, as URLs have it: Punycode, lower case, without port and trailing dot';
 
-CREATE FUNCTION cache_key() RETURNS bytea
-    LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    PERFORM shortener.require_install();
-    RETURN (SELECT i.cache_key FROM shortener.installation i);
-END $$;
-COMMENT ON FUNCTION cache_key() IS 'key of the tags in cache notifications';
-REVOKE EXECUTE ON FUNCTION cache_key() FROM PUBLIC;
+CREATE FUNCTION notification_key() RETURNS bytea
+    LANGUAGE c STABLE PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'shortener_notification_key';
+COMMENT ON FUNCTION notification_key() IS 'key of the tags in notifications on channel shortener';
+REVOKE EXECUTE ON FUNCTION notification_key() FROM PUBLIC;
 
 CREATE FUNCTION workspace_id(workspace text) RETURNS integer
     LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -1,5 +1,6 @@
 // Functions that make and change one link at a time.
 
+#include "pg/accepted_url.h"
 #include "pg/guard.h"
 #include "pg/install_check.h"
 #include "pg/link_code.h"
@@ -25,7 +26,7 @@ using Value = std::optional<Datum>; // none: NULL
 // The properties of a link that somebody asks for.
 struct LinkRequest {
     const Workspace* workspace;
-    std::string_view href;
+    const CheckedUrl* url;
     Value digest;           // none: a link of its own
     std::string_view alias; // no data: a generated code
     TimestampTz expires_at; // DT_NOEND: never
@@ -87,6 +88,15 @@ bool extend_link(const LinkRequest& request, Link& link) {
     return true;
 }
 
+// Runs a statement that stores this URL, which has been checked.
+Rows store_url(const Workspace& workspace, std::string_view href, const Digest& digest,
+               KeptStatement& statement, std::initializer_list<Argument> arguments) {
+    const AcceptedUrl url{href, digest};
+    Rows rows(nullptr, 0);
+    store_accepted({workspace.id, &url, 1}, [&] { rows = statement.run(arguments); });
+    return rows;
+}
+
 // False when the code or the digest is taken already, or when a generated code is reserved or retired. Those
 // of an alias are for the trigger to refuse. What is stored may be other than what was asked for, by a
 // trigger.
@@ -116,19 +126,20 @@ bool insert_link(const LinkRequest& request, int64 id, std::string_view code, Li
          {"created_by", TEXTOID},
          {"created_ip", INETOID},
          {"is_alias", BOOLOID}});
-    const Rows rows = statement.run({{"id", Int64GetDatum(id)},
-                                     {"workspace", Int32GetDatum(request.workspace->id)},
-                                     {"code", text_datum(code)},
-                                     {"url", text_datum(request.href)},
-                                     {"digest", request.digest},
-                                     {"redirect_status", Int16GetDatum(request.redirect_status)},
-                                     {"expires_at", expiry_value(request.expires_at)},
-                                     {"title", request.title},
-                                     {"description", request.description},
-                                     {"metadata", request.metadata},
-                                     {"created_by", request.created_by},
-                                     {"created_ip", request.created_ip},
-                                     {"is_alias", BoolGetDatum(request.alias.data() != nullptr)}});
+    const Rows rows = store_url(*request.workspace, request.url->href, request.url->digest, statement,
+                                {{"id", Int64GetDatum(id)},
+                                 {"workspace", Int32GetDatum(request.workspace->id)},
+                                 {"code", text_datum(code)},
+                                 {"url", text_datum(request.url->href)},
+                                 {"digest", request.digest},
+                                 {"redirect_status", Int16GetDatum(request.redirect_status)},
+                                 {"expires_at", expiry_value(request.expires_at)},
+                                 {"title", request.title},
+                                 {"description", request.description},
+                                 {"metadata", request.metadata},
+                                 {"created_by", request.created_by},
+                                 {"created_ip", request.created_ip},
+                                 {"is_alias", BoolGetDatum(request.alias.data() != nullptr)}});
     if (rows.empty()) {
         rows.release();
         return false;
@@ -180,7 +191,7 @@ Link create_or_get(const LinkRequest& request) {
             }
         }
         if (hidden == max_hidden_attempts)
-            raise(LinkError::hidden_link, request.href);
+            raise(LinkError::hidden_link, request.url->href);
         CHECK_FOR_INTERRUPTS();
     }
     raise_no_free_code();
@@ -245,7 +256,7 @@ SHORTENER_FUNCTION(shortener_shorten) {
     const CheckedUrl url = accept_url(workspace, text_argument(fcinfo, 0));
     LinkRequest request{};
     request.workspace = &workspace;
-    request.href = url.href;
+    request.url = &url;
     request.digest = digest_datum(url.digest);
     request.expires_at = workspace.default_expiry;
     request.redirect_status = workspace.redirect_status;
@@ -273,7 +284,7 @@ SHORTENER_FUNCTION(shortener_create_link) {
     const CheckedUrl url = accept_url(workspace, text_argument(fcinfo, 0));
     LinkRequest request{};
     request.workspace = &workspace;
-    request.href = url.href;
+    request.url = &url;
     if (!alias.data() && reuse)
         request.digest = digest_datum(url.digest);
     request.alias = alias;
@@ -328,24 +339,21 @@ SHORTENER_FUNCTION(shortener_update_link) {
          {"metadata", JSONBOID}});
     SPI_connect();
     const Workspace workspace = find_workspace(optional_text(fcinfo, 7));
-    Value href, digest;
-    if (!PG_ARGISNULL(1)) {
-        const CheckedUrl url = accept_url(workspace, text_argument(fcinfo, 1));
-        href = text_datum(url.href);
-        digest = digest_datum(url.digest);
-    }
+    const bool moves = !PG_ARGISNULL(1);
+    const CheckedUrl url = moves ? accept_url(workspace, text_argument(fcinfo, 1)) : CheckedUrl{};
     const std::optional<TimestampTz> expires_at = optional_expiry(fcinfo, 2);
     const std::optional<int16> status = optional_status(fcinfo, 3);
     const Rows rows =
-        statement.run({{"workspace", Int32GetDatum(workspace.id)},
-                       {"code", PG_GETARG_DATUM(0)},
-                       {"url", href},
-                       {"digest", digest},
-                       {"expires_at", expires_at ? Value(TimestampTzGetDatum(*expires_at)) : std::nullopt},
-                       {"redirect_status", status ? Value(Int16GetDatum(*status)) : std::nullopt},
-                       {"title", optional_value(fcinfo, 4)},
-                       {"description", optional_value(fcinfo, 5)},
-                       {"metadata", optional_value(fcinfo, 6)}});
+        store_url(workspace, url.href, url.digest, statement,
+                  {{"workspace", Int32GetDatum(workspace.id)},
+                   {"code", PG_GETARG_DATUM(0)},
+                   {"url", moves ? Value(text_datum(url.href)) : std::nullopt},
+                   {"digest", moves ? Value(digest_datum(url.digest)) : std::nullopt},
+                   {"expires_at", expires_at ? Value(TimestampTzGetDatum(*expires_at)) : std::nullopt},
+                   {"redirect_status", status ? Value(Int16GetDatum(*status)) : std::nullopt},
+                   {"title", optional_value(fcinfo, 4)},
+                   {"description", optional_value(fcinfo, 5)},
+                   {"metadata", optional_value(fcinfo, 6)}});
     const bool found = !rows.empty();
     SPI_finish();
     PG_RETURN_BOOL(found);

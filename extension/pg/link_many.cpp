@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pg/accepted_url.h"
 #include "pg/guard.h"
 #include "pg/install_check.h"
 #include "pg/link_code.h"
@@ -136,6 +137,7 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
     Datum* const ids = static_cast<Datum*>(palloc(size));
     Datum* const codes = static_cast<Datum*>(palloc(size));
     Datum* const hrefs = static_cast<Datum*>(palloc(size));
+    AcceptedUrl* const accepted = static_cast<AcceptedUrl*>(palloc(sizeof(AcceptedUrl) * pending.count));
     for (int i = 0; i < pending.count; i++) {
         Entry& entry = *pending.entries[i];
         entry.id = take_id(workspace.code_style);
@@ -143,14 +145,18 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
         ids[i] = Int64GetDatum(entry.id);
         codes[i] = text_datum(entry.code.view());
         hrefs[i] = text_datum(urls[entry.position].href);
+        accepted[i] = {urls[entry.position].href, entry.digest};
     }
-    const Rows made = statement.run({{"workspace", Int32GetDatum(workspace.id)},
-                                     {"ids", array_of(ids, pending.count, INT8OID)},
-                                     {"codes", array_of(codes, pending.count, TEXTOID)},
-                                     {"urls", array_of(hrefs, pending.count, TEXTOID)},
-                                     {"digests", pending.digests},
-                                     {"redirect_status", Int16GetDatum(workspace.redirect_status)},
-                                     {"expires_at", TimestampTzGetDatum(workspace.default_expiry)}});
+    Rows made(nullptr, 0);
+    store_accepted({workspace.id, accepted, pending.count}, [&] {
+        made = statement.run({{"workspace", Int32GetDatum(workspace.id)},
+                              {"ids", array_of(ids, pending.count, INT8OID)},
+                              {"codes", array_of(codes, pending.count, TEXTOID)},
+                              {"urls", array_of(hrefs, pending.count, TEXTOID)},
+                              {"digests", pending.digests},
+                              {"redirect_status", Int16GetDatum(workspace.redirect_status)},
+                              {"expires_at", TimestampTzGetDatum(workspace.default_expiry)}});
+    });
     // Rows come in the order of the insert, less those that met another.
     int place = 0;
     for (uint64 i = 0; i < made.count(); i++) {

@@ -5,22 +5,19 @@
 
 #include <iterator>
 
-#include "core/code.h"
-#include "core/siphash.h"
-
 #include "pg/guard.h"
+#include "pg/notifications.h"
 #include "pg/owner_section.h"
 #include "pg/plans.h"
+#include "pg/stored_url.h"
 #include "pg/text.h"
 
 extern "C" {
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
-#include "commands/async.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -36,13 +33,6 @@ using namespace shortener;
 namespace {
 
 constexpr Datum no_row = 0; // what a trigger after the fact returns
-
-constexpr const char* channel = "shortener";
-constexpr const char* flush = "flush";
-
-// More than this many links changed by one statement: forget everything. 256 tags are 4,352 of the 8,000
-// bytes that a notification may have.
-constexpr int max_tags = 256;
 
 // Rows that are looked up together.
 constexpr int batch_size = 1000;
@@ -63,10 +53,13 @@ enum Column {
 constexpr struct {
     const char* name;
     Oid type;
+    bool is_nullable;
 } columns[] = {
-    {"workspace_id", INT4OID}, {"id", INT8OID},           {"short_code", TEXTOID},
-    {"original_url", TEXTOID}, {"url_digest", BYTEAOID},  {"redirect_status", INT2OID},
-    {"is_active", BOOLOID},    {"deleted_at", TIMESTAMPTZOID}, {"expires_at", TIMESTAMPTZOID},
+    {"workspace_id", INT4OID, false}, {"id", INT8OID, false},
+    {"short_code", TEXTOID, false},   {"original_url", TEXTOID, false},
+    {"url_digest", BYTEAOID, true},   {"redirect_status", INT2OID, false},
+    {"is_active", BOOLOID, false},    {"deleted_at", TIMESTAMPTZOID, true},
+    {"expires_at", TIMESTAMPTZOID, true},
 };
 static_assert(std::size(columns) == column_count);
 
@@ -79,30 +72,63 @@ AttrNumber column_number(Relation relation, const char* name, Oid type) {
             return attribute->attnum;
     }
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-                    errmsg("table \"shortener.link\" has no column \"%s\" of type %s", name, format_type_be(type)),
-                    errhint("CALL shortener.install();")));
+                    errmsg("table \"shortener.link\" has no column \"%s\" of type %s", name, format_type_be(type))));
 }
 
+// The values of a link; they last as long as the row they were read from.
 struct LinkRow {
     Datum values[column_count];
     bool nulls[column_count];
 
     int32 workspace() const { return DatumGetInt32(values[workspace_id]); }
     std::string_view code() const { return text_view(values[short_code]); }
+    StoredUrl stored_url() const {
+        return {workspace(), code(), text_view(values[original_url]),
+                nulls[url_digest] ? std::string_view() : text_view(values[url_digest])};
+    }
     bool redirects() const {
         return DatumGetBool(values[is_active]) && nulls[deleted_at] &&
                (nulls[expires_at] || DatumGetTimestampTz(values[expires_at]) > GetCurrentStatementStartTimestamp());
     }
 };
 
+// Reads rows of link.
+class LinkReader {
+  public:
+    explicit LinkReader(Relation relation) : description_(RelationGetDescr(relation)) {
+        for (int i = 0; i < column_count; i++)
+            numbers_[i] = column_number(relation, columns[i].name, columns[i].type);
+    }
+    LinkRow read(HeapTuple tuple) const {
+        return read([&](AttrNumber number, bool& is_null) { return heap_getattr(tuple, number, description_, &is_null); });
+    }
+    LinkRow read(TupleTableSlot* slot) const {
+        return read([&](AttrNumber number, bool& is_null) { return slot_getattr(slot, number, &is_null); });
+    }
+
+  private:
+    template <typename Value> LinkRow read(Value&& value) const {
+        LinkRow row;
+        for (int i = 0; i < column_count; i++) {
+            row.values[i] = value(numbers_[i], row.nulls[i]);
+            if (row.nulls[i] && !columns[i].is_nullable) // as it may be before the constraint is checked, or without it
+                ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION),
+                                errmsg("null value in column \"%s\" of relation \"link\"", columns[i].name)));
+        }
+        return row;
+    }
+
+    TupleDesc description_;
+    AttrNumber numbers_[column_count];
+};
+
 // A transition table, row by row. The values of a row last until the next one is read.
 class TransitionTable {
   public:
     TransitionTable(Tuplestorestate* store, Relation relation)
-        : store_(store), slot_(MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsMinimalTuple)) {
-        for (int i = 0; i < column_count; i++)
-            numbers_[i] = column_number(relation, columns[i].name, columns[i].type);
-        pointer_ = tuplestore_alloc_read_pointer(store, EXEC_FLAG_REWIND);
+        : store_(store), reader_(relation),
+          slot_(MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsMinimalTuple)),
+          pointer_(tuplestore_alloc_read_pointer(store, EXEC_FLAG_REWIND)) {
         tuplestore_select_read_pointer(store_, pointer_);
         tuplestore_rescan(store_);
     }
@@ -111,20 +137,18 @@ class TransitionTable {
         tuplestore_select_read_pointer(store_, pointer_);
         const bool is_there = tuplestore_gettupleslot(store_, true, false, slot_);
         MemoryContextSwitchTo(caller);
-        if (!is_there)
-            return false;
-        for (int i = 0; i < column_count; i++)
-            row.values[i] = slot_getattr(slot_, numbers_[i], &row.nulls[i]);
-        return true;
+        if (is_there)
+            row = reader_.read(slot_);
+        return is_there;
     }
     void close() const { ExecDropSingleTupleTableSlot(slot_); }
 
   private:
     Tuplestorestate* store_;
+    LinkReader reader_;
     TupleTableSlot* slot_;
-    MemoryContext context_ = CurrentMemoryContext;
     int pointer_;
-    AttrNumber numbers_[column_count];
+    MemoryContext context_ = CurrentMemoryContext;
 };
 
 // Workspaces and codes of links, as parameters of a statement.
@@ -134,11 +158,17 @@ class Codes {
         workspaces_[count_] = row.values[workspace_id];
         codes_[count_++] = text_datum(row.code());
     }
-    bool full() const { return count_ == batch_size; }
     bool empty() const { return count_ == 0; }
-    void clear() { count_ = 0; }
-    Datum workspaces() { return PointerGetDatum(construct_array(workspaces_, count_, INT4OID, 4, true, TYPALIGN_INT)); }
-    Datum codes() { return PointerGetDatum(construct_array(codes_, count_, TEXTOID, -1, false, TYPALIGN_INT)); }
+    struct Parameters {
+        Argument workspaces, codes;
+    };
+    Parameters take() {
+        const Parameters taken{
+            {"workspaces", PointerGetDatum(construct_array(workspaces_, count_, INT4OID, 4, true, TYPALIGN_INT))},
+            {"codes", PointerGetDatum(construct_array(codes_, count_, TEXTOID, -1, false, TYPALIGN_INT))}};
+        count_ = 0;
+        return taken;
+    }
 
   private:
     Datum workspaces_[batch_size];
@@ -146,81 +176,43 @@ class Codes {
     int count_ = 0;
 };
 
-// Gives `each` every row, and calls `together` when as many are there as are looked up together, and at the end. What
-// they allocate is freed after that.
-template <typename Each, typename Together>
-void for_each_batch(TransitionTable table, Codes& codes, Each&& each, Together&& together) {
-    const MemoryContext batch = AllocSetContextCreate(CurrentMemoryContext, "shortener links", ALLOCSET_DEFAULT_SIZES);
-    const MemoryContext outer = MemoryContextSwitchTo(batch);
-    const auto end_batch = [&] {
-        if (!codes.empty())
-            together();
-        codes.clear();
-        MemoryContextReset(batch);
-        CHECK_FOR_INTERRUPTS();
-    };
-    for (LinkRow row; table.next(row);) {
-        each(row);
-        if (codes.full())
-            end_batch();
-    }
-    end_batch();
-    MemoryContextSwitchTo(outer);
-    MemoryContextDelete(batch);
-    table.close();
-}
-
-// Links whose answer has changed, as far as a notification can name them.
-class ChangedLinks {
+// Links whose URL is to be checked.
+class UrlBatch {
   public:
     void add(const LinkRow& row) {
-        if (count_ < max_tags) {
-            const std::string_view code = row.code();
-            links_[count_] = {row.workspace(), static_cast<int>(code.size()), {}};
-            code.copy(links_[count_].code, code_max_length);
-        }
-        count_++;
+        if (const StoredUrl url = row.stored_url(); !was_accepted(url))
+            urls_[count_++] = {url.workspace_id, copied(url.short_code), copied(url.original_url),
+                               url.url_digest.data() ? copied(url.url_digest) : std::string_view()};
     }
-    void notify() const;
+    void check() {
+        if (count_ > 0)
+            check_stored_urls(urls_, count_);
+        count_ = 0;
+    }
 
   private:
-    struct Link {
-        int32 workspace;
-        int length;
-        char code[code_max_length];
-    };
-    Link links_[max_tags];
-    int64 count_ = 0;
+    static std::string_view copied(std::string_view text) {
+        return {static_cast<const char*>(memcpy(palloc(text.size() + 1), text.data(), text.size())), text.size()};
+    }
+
+    StoredUrl urls_[batch_size];
+    int count_ = 0;
 };
 
-SipKey notification_key() {
-    static KeptStatement statement("SELECT cache_key FROM shortener.installation", {});
-    const auto section = OwnerSection::to_read({"installation"});
-    const Rows rows = statement.run();
-    section.end();
-    if (rows.empty())
-        elog(ERROR, "shortener.installation has no row");
-    unsigned char bytes[16] = {};
-    rows[0].required<std::string_view>(1).copy(reinterpret_cast<char*>(bytes), sizeof bytes);
-    return SipKey::from_bytes(bytes);
-}
-
-void ChangedLinks::notify() const {
-    if (count_ == 0)
-        return;
-    if (count_ > max_tags) {
-        Async_Notify(channel, flush);
-        return;
+// Calls `next`, which reads a row, until there is none, and `together` after as many as are looked up together, and at
+// the end. What they allocate is freed after that.
+template <typename Next, typename Together> void in_batches(Next&& next, Together&& together) {
+    const MemoryContext batch = AllocSetContextCreate(CurrentMemoryContext, "shortener links", ALLOCSET_DEFAULT_SIZES);
+    const MemoryContext outer = MemoryContextSwitchTo(batch);
+    for (bool more = true; more;) {
+        for (int rows = 0; rows < batch_size && more; rows++)
+            more = next();
+        together();
+        MemoryContextReset(batch);
+        CHECK_FOR_INTERRUPTS();
     }
-    const SipKey key = notification_key();
-    StringInfoData payload;
-    initStringInfo(&payload);
-    for (int i = 0; i < count_; i++) {
-        const std::string_view code(links_[i].code, links_[i].length);
-        appendStringInfo(&payload, "%s%016llx", i ? " " : "",
-                         static_cast<unsigned long long>(code_tag(key, links_[i].workspace, code)));
-    }
-    Async_Notify(channel, payload.data);
+    MemoryContextSwitchTo(outer);
+    MemoryContextDelete(batch);
 }
 
 // In a memory of its own, because it is large for a stack.
@@ -231,6 +223,8 @@ template <typename T> T* allocate() {
 // A reserved or retired code is refused after the insert, by a look at what is committed now: while the insert
 // waited on the unique index, a cleanup may have retired the very code, unseen by an older snapshot.
 void refuse_used_codes(Codes& codes) {
+    if (codes.empty())
+        return;
     static KeptStatement refused(
         "SELECT n.short_code, r.reserved FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes))"
         " n (workspace_id, short_code) CROSS JOIN LATERAL ("
@@ -243,10 +237,13 @@ void refuse_used_codes(Codes& codes) {
         " OFFSET 0) r LIMIT 1",
         {{"workspaces", INT4ARRAYOID}, {"codes", TEXTARRAYOID}});
     const auto section = OwnerSection::to_read({"reserved_code", "retired_code"});
-    const Rows rows = refused.run_latest({{"workspaces", codes.workspaces()}, {"codes", codes.codes()}});
+    const Codes::Parameters parameters = codes.take();
+    const Rows rows = refused.run_latest({parameters.workspaces, parameters.codes});
     section.end();
-    if (rows.empty())
+    if (rows.empty()) {
+        rows.release();
         return;
+    }
     const char* code = TextDatumGetCString(rows[0].required<Datum>(1));
     if (rows[0].required<bool>(2))
         ereport(ERROR, (errcode(ERRCODE_RESERVED_NAME), errmsg("short code \"%s\" is reserved", code),
@@ -261,6 +258,8 @@ void refuse_used_codes(Codes& codes) {
 // link need not have a right on that table. Somebody may have retired the code of a link by hand. Nobody can do so twice
 // at once, since the link is locked; ON CONFLICT would take twice as long.
 void retire(Codes& codes) {
+    if (codes.empty())
+        return;
     static KeptStatement statement(
         "INSERT INTO shortener.retired_code (workspace_id, short_code)"
         " SELECT o.workspace_id, o.short_code FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes))"
@@ -269,7 +268,8 @@ void retire(Codes& codes) {
         " AND r.short_code OPERATOR(pg_catalog.=) o.short_code OFFSET 0)",
         {{"workspaces", INT4ARRAYOID}, {"codes", TEXTARRAYOID}});
     const auto section = OwnerSection::to_write({"retired_code"}, {"link"});
-    statement.run({{"workspaces", codes.workspaces()}, {"codes", codes.codes()}});
+    const Codes::Parameters parameters = codes.take();
+    statement.run({parameters.workspaces, parameters.codes});
     section.end();
 }
 
@@ -286,6 +286,19 @@ bool same_answer(const LinkRow& before, const LinkRow& after) {
     return same(before, after, original_url) && same(before, after, redirect_status) &&
            same(before, after, is_active) && before.nulls[deleted_at] == after.nulls[deleted_at] &&
            same(before, after, expires_at);
+}
+
+void refuse_change(const LinkRow& before, const LinkRow& after) {
+    for (const Column column : {workspace_id, id, short_code})
+        if (!same(before, after, column))
+            ereport(ERROR, (errcode(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION),
+                            errmsg("%s of a link cannot be changed", columns[column].name),
+                            errdetail("A published code keeps its meaning."),
+                            errhint("Delete the link and create another.")));
+    if (!before.nulls[deleted_at] && !same(before, after, deleted_at))
+        ereport(ERROR, (errcode(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION),
+                        errmsg("deleted_at of a deleted link cannot be changed"),
+                        errdetail("A deleted link stays deleted, and its code is never used again.")));
 }
 
 [[noreturn]] void raise_not_ours(const TriggerData* data) {
@@ -317,21 +330,30 @@ TriggerData* link_trigger_data(FunctionCallInfo fcinfo, TriggerEvent event, bool
 } // namespace
 
 SHORTENER_FUNCTION(shortener_after_link_insert) {
-    TriggerData* const data =
-        link_trigger_data(fcinfo, TRIGGER_EVENT_INSERT | TRIGGER_EVENT_AFTER, false, true);
+    TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_INSERT | TRIGGER_EVENT_AFTER, false, true);
     SPI_connect();
     Codes* const codes = allocate<Codes>();
-    ChangedLinks* const changed = allocate<ChangedLinks>();
-    for_each_batch(
-        TransitionTable(data->tg_newtable, data->tg_relation), *codes,
-        [&](const LinkRow& row) {
+    UrlBatch* const urls = allocate<UrlBatch>();
+    ChangedCodes* const changed = allocate<ChangedCodes>();
+    TransitionTable inserted(data->tg_newtable, data->tg_relation);
+    in_batches(
+        [&] {
+            LinkRow row;
+            if (!inserted.next(row))
+                return false;
             codes->add(row);
+            urls->add(row);
             // A cache may hold "unknown" for an alias that somebody tried before it was made. Nobody knew a generated
             // code before, and a link with a digest has one.
             if (row.nulls[url_digest])
-                changed->add(row);
+                changed->add(row.workspace(), row.code());
+            return true;
         },
-        [&] { refuse_used_codes(*codes); });
+        [&] {
+            urls->check();
+            refuse_used_codes(*codes);
+        });
+    inserted.close();
     changed->notify();
     SPI_finish();
     return no_row;
@@ -340,29 +362,26 @@ SHORTENER_FUNCTION(shortener_after_link_insert) {
 SHORTENER_FUNCTION(shortener_after_link_update) {
     TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_AFTER, true, true);
     SPI_connect();
-    ChangedLinks* const changed = allocate<ChangedLinks>();
+    UrlBatch* const urls = allocate<UrlBatch>();
+    ChangedCodes* const changed = allocate<ChangedCodes>();
     // The executor adds to both tables at once, so the states of a link stand at the same place.
     TransitionTable before(data->tg_oldtable, data->tg_relation), after(data->tg_newtable, data->tg_relation);
-    const MemoryContext batch = AllocSetContextCreate(CurrentMemoryContext, "shortener links", ALLOCSET_DEFAULT_SIZES);
-    const MemoryContext outer = MemoryContextSwitchTo(batch);
-    for (LinkRow old_row, new_row;;) {
-        const bool is_there = before.next(old_row);
-        if (after.next(new_row) != is_there)
-            raise_not_ours(data);
-        if (!is_there)
-            break;
-        for (const Column column : {workspace_id, id, short_code})
-            if (!same(old_row, new_row, column))
-                ereport(ERROR, (errcode(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION),
-                                errmsg("%s of a link cannot be changed", columns[column].name),
-                                errdetail("A published code keeps its meaning."),
-                                errhint("Delete the link and create another.")));
-        if (!same_answer(old_row, new_row))
-            changed->add(new_row);
-        MemoryContextReset(batch);
-        CHECK_FOR_INTERRUPTS();
-    }
-    MemoryContextSwitchTo(outer);
+    in_batches(
+        [&] {
+            LinkRow old_row, new_row;
+            const bool is_there = before.next(old_row);
+            if (after.next(new_row) != is_there)
+                raise_not_ours(data);
+            if (!is_there)
+                return false;
+            refuse_change(old_row, new_row);
+            if (!same(old_row, new_row, original_url) || !same(old_row, new_row, url_digest))
+                urls->add(new_row);
+            if (!same_answer(old_row, new_row))
+                changed->add(new_row.workspace(), new_row.code());
+            return true;
+        },
+        [&] { urls->check(); });
     before.close();
     after.close();
     changed->notify();
@@ -371,37 +390,47 @@ SHORTENER_FUNCTION(shortener_after_link_update) {
 }
 
 SHORTENER_FUNCTION(shortener_after_link_delete) {
-    TriggerData* const data =
-        link_trigger_data(fcinfo, TRIGGER_EVENT_DELETE | TRIGGER_EVENT_AFTER, true, false);
+    TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_DELETE | TRIGGER_EVENT_AFTER, true, false);
     SPI_connect();
     Codes* const codes = allocate<Codes>();
-    ChangedLinks* const changed = allocate<ChangedLinks>();
-    for_each_batch(
-        TransitionTable(data->tg_oldtable, data->tg_relation), *codes,
-        [&](const LinkRow& row) {
+    ChangedCodes* const changed = allocate<ChangedCodes>();
+    TransitionTable deleted(data->tg_oldtable, data->tg_relation);
+    in_batches(
+        [&] {
+            LinkRow row;
+            if (!deleted.next(row))
+                return false;
             codes->add(row);
             // Whoever was gone before is gone now: a cleanup of expired links tells nobody.
             if (row.redirects())
-                changed->add(row);
+                changed->add(row.workspace(), row.code());
+            return true;
         },
         [&] { retire(*codes); });
+    deleted.close();
     changed->notify();
     SPI_finish();
     return no_row;
 }
 
+// A link that leads elsewhere than before, and that create-or-get would still give for the URL that it had, becomes a
+// link of its own.
 SHORTENER_FUNCTION(shortener_before_link_update) {
     TriggerData* const data = link_trigger_data(
         fcinfo, TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_ROW | TRIGGER_EVENT_BEFORE, false, false);
-    int column = column_number(data->tg_relation, "updated_at", TIMESTAMPTZOID);
-    Datum now = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
-    bool is_null = false;
-    return PointerGetDatum(heap_modify_tuple_by_cols(data->tg_newtuple, RelationGetDescr(data->tg_relation), 1,
-                                                     &column, &now, &is_null));
-}
-
-SHORTENER_FUNCTION(shortener_flush_caches) {
-    trigger_data(fcinfo);
-    Async_Notify(channel, flush);
-    return no_row;
+    const TupleDesc description = RelationGetDescr(data->tg_relation);
+    const LinkReader reader(data->tg_relation);
+    const LinkRow old_row = reader.read(data->tg_trigtuple), new_row = reader.read(data->tg_newtuple);
+    bool loses_digest = false;
+    if (!new_row.nulls[url_digest] && !same(old_row, new_row, original_url) && same(old_row, new_row, url_digest)) {
+        SPI_connect();
+        loses_digest = !has_right_digest(new_row.stored_url());
+        SPI_finish();
+    }
+    int numbers[] = {column_number(data->tg_relation, "updated_at", TIMESTAMPTZOID),
+                     column_number(data->tg_relation, columns[url_digest].name, columns[url_digest].type)};
+    Datum values[] = {TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()), 0};
+    bool nulls[] = {false, true};
+    return PointerGetDatum(heap_modify_tuple_by_cols(data->tg_newtuple, description, loses_digest ? 2 : 1, numbers,
+                                                     values, nulls));
 }

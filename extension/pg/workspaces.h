@@ -28,5 +28,6 @@ struct Workspace {
 // The workspace of that slug, without one (no data) the default one; an unknown one is an error. Its secret
 // is read as its owner: who may make links need not be able to read it. Between SPI_connect and SPI_finish.
 Workspace find_workspace(std::string_view slug);
+Workspace find_workspace(int32 id);
 
 } // namespace shortener

@@ -4,6 +4,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "app/respond.h"
 #include "app/router.h"
 #include "log.h"
 

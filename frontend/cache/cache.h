@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "app/respond.h"
 #include "core/siphash.h"
+#include "resolution.h"
 
 namespace shortener {
 

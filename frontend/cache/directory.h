@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "app/respond.h"
 #include "core/siphash.h"
+#include "resolution.h"
 
 namespace shortener {
 

@@ -15,7 +15,7 @@
 
 #include <libpq-fe.h>
 
-#include "app/respond.h"
+#include "clock.h"
 
 namespace shortener {
 

@@ -10,9 +10,9 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "app/respond.h"
 #include "database/connection.h"
 #include "metrics.h"
+#include "resolution.h"
 
 namespace shortener {
 

@@ -71,11 +71,11 @@ asio::awaitable<bool> Listener::begin(std::string& error) {
         co_return false;
     }
     const Result result =
-        co_await connection_.query("SELECT shortener.cache_key()", {}, Clock::now() + patience, error);
+        co_await connection_.query("SELECT shortener.notification_key()", {}, Clock::now() + patience, error);
     const auto key = result ? read_key(result.get()) : std::nullopt;
     if (!key) {
         if (result)
-            error = std::string("cannot read the cache key: ") + PQresultErrorMessage(result.get());
+            error = std::string("cannot read the notification key: ") + PQresultErrorMessage(result.get());
         co_return false;
     }
     cache_.set_key(*key);

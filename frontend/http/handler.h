@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "app/respond.h"
+#include "clock.h"
 #include "http/message.h"
 
 namespace shortener {

@@ -7,7 +7,7 @@ SELECT throws_ok($$ SELECT * FROM shortener.resolve_many('{a}') $$, '55000', NUL
 SELECT throws_ok($$ SELECT shortener.create_workspace('a') $$, '55000', NULL, 'create_workspace before install');
 SELECT throws_ok($$ SELECT shortener.add_domain('a') $$, '55000', NULL, 'add_domain before install');
 SELECT throws_ok($$ SELECT shortener.block_host('a') $$, '55000', NULL, 'block_host before install');
-SELECT throws_ok($$ SELECT shortener.cache_key() $$, '55000', NULL, 'cache_key before install');
+SELECT throws_ok($$ SELECT shortener.notification_key() $$, '55000', NULL, 'notification_key before install');
 SELECT throws_ok($$ SELECT shortener.set_page_texts('a', 'b') $$, '55000', NULL, 'set_page_texts before install');
 SELECT throws_ok($$ SELECT * FROM shortener.page_texts(1) $$, '55000', NULL, 'page_texts before install');
 

@@ -42,7 +42,7 @@ SELECT throws_ok($$ SELECT shorten('http://[::FFFF:7f00:1]:8080/') $$, '22023', 
 SELECT lives_ok($$ SELECT set_page_texts('Nothing here.', NULL, 'team-1') $$, 'texts of the pages');
 SELECT results_eq($$ SELECT * FROM page_texts((SELECT id FROM workspace WHERE slug = 'team-1')) $$,
     $$ VALUES ('Nothing here.', NULL::text) $$, 'read back');
-SELECT is(length(cache_key()), 16, 'the cache key');
+SELECT is(length(notification_key()), 16, 'the notification key');
 
 SELECT is((SELECT string_agg(p.oid::regprocedure::text, ', ') FROM pg_proc p
     WHERE p.pronamespace = 'shortener'::regnamespace AND p.prosecdef

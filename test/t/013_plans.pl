@@ -16,8 +16,10 @@ $node->safe_psql('postgres', q{
 	SET auto_explain.log_min_duration = -1;
 	CREATE EXTENSION shortener;
 	CALL shortener.install();
+	ALTER TABLE shortener.link DISABLE TRIGGER after_link_insert; -- which refuses made-up digests
 	INSERT INTO shortener.link (workspace_id, short_code, original_url, url_digest, redirect_status)
 		SELECT 1, 'c' || i, 'https://example.com/' || i, substr(sha256(i::text::bytea), 1, 11), 302 FROM generate_series(1, 1000000) i;
+	ALTER TABLE shortener.link ENABLE TRIGGER after_link_insert;
 	UPDATE shortener.link SET title = 'title ' || id WHERE id % 100 = 0;
 	UPDATE shortener.link SET description = 'a needle' WHERE id = 777;
 	INSERT INTO shortener.retired_code SELECT 1, 'r' || i FROM generate_series(1, 10000) i;
