@@ -11,7 +11,7 @@ PG_CXXFLAGS = -std=c++20 -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-
 SHLIB_LINK = -lstdc++ -licuuc -lre2 -lyaml -lmaxminddb
 
 # The extension's script is these topics, in this order: the tables of each topic, then install(), then the functions.
-SQL_PARTS = codes urls visitors \
+SQL_PARTS = prepare codes urls visitors \
 	tables/installation tables/workspaces tables/links tables/expiry install \
 	workspaces links resolve expiry jobs
 DATA_built = sql/shortener--$(EXTVERSION).sql

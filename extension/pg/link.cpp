@@ -2,7 +2,7 @@
 
 #include "pg/accepted_url.h"
 #include "pg/guard.h"
-#include "pg/install_check.h"
+#include "pg/installation.h"
 #include "pg/link_code.h"
 #include "pg/link_url.h"
 #include "pg/plans.h"

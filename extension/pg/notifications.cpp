@@ -3,7 +3,7 @@
 #include "core/siphash.h"
 
 #include "pg/guard.h"
-#include "pg/install_check.h"
+#include "pg/installation.h"
 #include "pg/owner_section.h"
 #include "pg/plans.h"
 #include "pg/text.h"
