@@ -3,6 +3,7 @@
 #include "core/siphash.h"
 
 #include "pg/guard.h"
+#include "pg/installation.h"
 #include "pg/owner_section.h"
 #include "pg/plans.h"
 #include "pg/text.h"
@@ -27,13 +28,11 @@ constexpr const char* flush = "flush";
 Datum notification_key() {
     static KeptStatement statement("SELECT notification_key::pg_catalog.bytea FROM shortener.installation", {});
     const auto section = OwnerSection::to_read({"installation"});
-    statement.run();
+    const Rows rows = statement.run();
     section.end();
-    bool is_null = true;
-    const Datum key = SPI_processed == 1 ? result_value(0, 1, is_null) : 0;
-    if (is_null)
+    if (rows.empty())
         elog(ERROR, "shortener.installation has no row");
-    return key;
+    return rows[0].required<Datum>(1);
 }
 
 Relation trigger_relation(FunctionCallInfo fcinfo) {
