@@ -74,6 +74,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM shortener.workspace) THEN
         PERFORM shortener.create_workspace('default', 'Default');
     END IF;
+    PERFORM pg_notify('shortener', 'flush'); -- without the triggers nobody was told of changes
 END $$;
 COMMENT ON PROCEDURE install() IS
     'creates the tables, owned by the caller, or brings them up to the version of the extension; call it again at will';
@@ -84,5 +85,6 @@ DO $$
 BEGIN
     IF to_regclass('shortener.installation') IS NOT NULL THEN
         CALL shortener.create_triggers();
+        PERFORM pg_catalog.pg_notify('shortener', 'flush');
     END IF;
 END $$;
