@@ -18,7 +18,7 @@ struct Request {
     std::string_view accept;
     std::string_view user_agent;
     std::string_view referer;
-    std::string_view forwarded_for; // X-Forwarded-For, all its lines as one list; see client.h
+    std::string_view forwarded_for; // X-Forwarded-For, all its lines as one list; see visitor_address.h
     std::string_view peer;          // the address at the other end of the connection
 };
 

@@ -332,15 +332,15 @@ $frontend->stop;
 # Ready means able to answer.
 value('CREATE DATABASE empty');
 $frontend = Frontend->start(database => $node->connstr('empty'), ready => 0);
-ok(eventually { $frontend->log =~ /error: no database: .*schema "shortener" does not exist/ }, 'a database without the extension is logged');
+ok(eventually { $frontend->log =~ /error: cannot resolve codes: schema "shortener" does not exist; run CREATE EXTENSION shortener CASCADE and CALL shortener\.install\(\)/ }, 'a database without the extension is logged');
 is($frontend->admin('/healthz')->{status}, 200, '... the program is healthy');
 is($frontend->admin('/readyz')->{status}, 503, '... but not ready');
 is($frontend->status('/s302'), 503, '... and says that it cannot answer');
 $node->safe_psql('empty', 'CREATE EXTENSION shortener CASCADE');
-ok(eventually { $frontend->log =~ /error: no database: .*install/ }, '... nor with the extension, but without its tables');
+ok(eventually { $frontend->log =~ /error: cannot resolve codes: .*install/ }, '... nor with the extension, but without its tables');
 is($frontend->admin('/readyz')->{status}, 503, '... is it ready');
 sleep 3;
-is(scalar(() = $frontend->log =~ /no database: .*install/g), 2, '... which is said once by each thread, not at each attempt');
+is(scalar(() = $frontend->log =~ /cannot resolve codes: .*not installed.*/g), 2, '... which is said once by each thread, not at each attempt');
 $node->safe_psql('empty', q{CALL shortener.install(); CREATE ROLE visitor LOGIN});
 ok($frontend->until_ready, 'with them it is');
 is($frontend->status('/s302'), 404, '... and answers');
@@ -351,7 +351,7 @@ $node->safe_psql('empty', 'ALTER SCHEMA elsewhere RENAME TO shortener');
 ok($frontend->until_ready, '... until it can again');
 $frontend->stop;
 $frontend = Frontend->start(database => $node->connstr('postgres') . ' user=visitor', ready => 0);
-ok(eventually { $frontend->log =~ /error: no database: .*permission denied/ }, 'a role without privileges is logged');
+ok(eventually { $frontend->log =~ /error: cannot resolve codes: permission denied for .*; grant/ }, 'a role without privileges is logged');
 is($frontend->admin('/readyz')->{status}, 503, '... and not ready');
 $frontend->stop;
 
