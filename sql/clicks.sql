@@ -57,7 +57,7 @@ BEGIN
         WITH visit AS (
             SELECT coalesce(d.workspace_id, default_id) AS workspace_id, coalesce(d.host, '') AS host, c.code, count(*) AS visits
             FROM ROWS FROM (unnest(codes), unnest(hosts)) AS c (code, host)
-            LEFT JOIN shortener.domain d ON d.host = shortener.host_key(c.host)
+            LEFT JOIN shortener.domain d ON d.host = shortener.host_from_header(c.host)
             WHERE c.code ~ '^[A-Za-z0-9_-]{1,50}$'
             GROUP BY 1, 2, 3
         ), ranked AS (

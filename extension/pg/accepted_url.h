@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "pg/link_store.h"
+#include "pg/link_url.h"
 
 extern "C" {
 #include "postgres.h"

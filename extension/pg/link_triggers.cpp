@@ -160,11 +160,12 @@ class Codes {
     }
     bool empty() const { return count_ == 0; }
     struct Parameters {
-        Datum values[2];
+        Argument workspaces, codes;
     };
     Parameters take() {
-        const Parameters taken{{PointerGetDatum(construct_array(workspaces_, count_, INT4OID, 4, true, TYPALIGN_INT)),
-                                PointerGetDatum(construct_array(codes_, count_, TEXTOID, -1, false, TYPALIGN_INT))}};
+        const Parameters taken{
+            {"workspaces", PointerGetDatum(construct_array(workspaces_, count_, INT4OID, 4, true, TYPALIGN_INT))},
+            {"codes", PointerGetDatum(construct_array(codes_, count_, TEXTOID, -1, false, TYPALIGN_INT))}};
         count_ = 0;
         return taken;
     }
@@ -225,7 +226,7 @@ void refuse_used_codes(Codes& codes) {
     if (codes.empty())
         return;
     static KeptStatement refused(
-        "SELECT n.short_code, r.reserved FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2))"
+        "SELECT n.short_code, r.reserved FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes))"
         " n (workspace_id, short_code) CROSS JOIN LATERAL ("
         " SELECT true AS reserved FROM shortener.reserved_code"
         "  WHERE code OPERATOR(pg_catalog.=) pg_catalog.lower(n.short_code COLLATE pg_catalog.\"C\")"
@@ -234,17 +235,17 @@ void refuse_used_codes(Codes& codes) {
         "  WHERE workspace_id OPERATOR(pg_catalog.=) n.workspace_id"
         "    AND short_code OPERATOR(pg_catalog.=) n.short_code"
         " OFFSET 0) r LIMIT 1",
-        {INT4ARRAYOID, TEXTARRAYOID});
+        {{"workspaces", INT4ARRAYOID}, {"codes", TEXTARRAYOID}});
     const auto section = OwnerSection::to_read({"reserved_code", "retired_code"});
-    refused.run_latest(codes.take().values);
+    const Codes::Parameters parameters = codes.take();
+    const Rows rows = refused.run_latest({parameters.workspaces, parameters.codes});
     section.end();
-    if (SPI_processed == 0) {
-        SPI_freetuptable(SPI_tuptable);
+    if (rows.empty()) {
+        rows.release();
         return;
     }
-    bool is_null;
-    const char* code = TextDatumGetCString(result_value(0, 1, is_null));
-    if (DatumGetBool(result_value(0, 2, is_null)))
+    const char* code = TextDatumGetCString(rows[0].required<Datum>(1));
+    if (rows[0].required<bool>(2))
         ereport(ERROR, (errcode(ERRCODE_RESERVED_NAME), errmsg("short code \"%s\" is reserved", code),
                         errdetail("Reserved words are in shortener.reserved_code."),
                         errhint("Choose another alias.")));
@@ -261,13 +262,14 @@ void retire(Codes& codes) {
         return;
     static KeptStatement statement(
         "INSERT INTO shortener.retired_code (workspace_id, short_code)"
-        " SELECT o.workspace_id, o.short_code FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2))"
+        " SELECT o.workspace_id, o.short_code FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes))"
         " o (workspace_id, short_code) WHERE NOT EXISTS (SELECT FROM shortener.retired_code r"
         " WHERE r.workspace_id OPERATOR(pg_catalog.=) o.workspace_id"
         " AND r.short_code OPERATOR(pg_catalog.=) o.short_code OFFSET 0)",
-        {INT4ARRAYOID, TEXTARRAYOID});
+        {{"workspaces", INT4ARRAYOID}, {"codes", TEXTARRAYOID}});
     const auto section = OwnerSection::to_write({"retired_code"}, {"link"});
-    statement.run(codes.take().values);
+    const Codes::Parameters parameters = codes.take();
+    statement.run({parameters.workspaces, parameters.codes});
     section.end();
 }
 
