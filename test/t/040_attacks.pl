@@ -91,7 +91,7 @@ sub everything { return $everything . insert_link() . $update_link . delete_link
 
 # A name of a transition table that is the attacker's own view.
 my $views = join '', map { my $view = $_; "CREATE TEMP VIEW $view AS SELECT " . join(', ', map { "l.$_" } @columns) . " FROM shortener.link l WHERE evil.run();" } qw(old_link new_link);
-my @functions = qw(before_link_update after_link_insert after_link_update after_link_delete flush_caches flush_sessions);
+my @functions = split /\n/, prepare(q{SELECT proname FROM pg_proc WHERE pronamespace = 'shortener'::regnamespace AND prorettype = 'trigger'::regtype ORDER BY 1});
 my %statement = (INSERT => \&insert_link, UPDATE => sub { $update_link }, DELETE => \&delete_link);
 for my $function (@functions)
 {
