@@ -8,10 +8,10 @@ OBJS = $(patsubst %.cpp,%.o,$(sort $(wildcard extension/core/*.cpp extension/pg/
 PG_CPPFLAGS = -Iextension -MMD -MP
 PG_CXXFLAGS = -std=c++20 -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Wno-register \
 	$(if $(WERROR),-Werror)
-SHLIB_LINK = -lstdc++ -licuuc
+SHLIB_LINK = -lstdc++ -licuuc -lre2 -lyaml -lmaxminddb
 
 # The extension's script is these topics, in this order: the tables of each topic, then install(), then the functions.
-SQL_PARTS = codes urls \
+SQL_PARTS = prepare codes urls visitors \
 	tables/installation tables/workspaces tables/links tables/expiry install \
 	workspaces links resolve expiry jobs
 DATA_built = sql/shortener--$(EXTVERSION).sql
@@ -68,7 +68,7 @@ stop: ## stop what `make run` started
 test: stage ## run every test
 	@test/run
 
-fuzz: stage ## fuzz the core for FUZZ_SECONDS (60) per fuzzer
+fuzz: stage ## fuzz the core and the SQL functions, FUZZ_SECONDS (60) each
 	@test/run fuzz
 
 bench: stage ## measure against references, side by side

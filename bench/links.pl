@@ -58,9 +58,9 @@ choose_known($known);
 # New URLs of 100 characters; every run takes the next ones.
 my ($clients, $inserts, $batches) = (8, 500 * $seconds, 100);
 my $new = 2 * $rounds * $clients * $inserts + 2 * 5 * $batches * 1000;
-sql('CREATE UNLOGGED TABLE new AS SELECT n, url, substr(sha256(url::bytea), 1, 11) AS digest,'
+sql('CREATE UNLOGGED TABLE new AS SELECT n, url, substr(sha256(key || shortener.normalize_url(url)::bytea), 1, 11) AS digest,'
 	  . " substr(translate(encode(sha256(url::bytea), 'base64'), '+/', '-_'), 1, 9) AS code"
-	  . " FROM (SELECT n, rpad('https://new.example/' || n || '/', 100, 'x') AS url FROM generate_series(1, $new) n) u");
+	  . " FROM (SELECT n, rpad('https://new.example/' || n || '/', 100, 'x') AS url FROM generate_series(1, $new) n) u, shortener.workspace_key");
 sql('ALTER TABLE new ADD PRIMARY KEY (n)');
 sql('VACUUM ANALYZE new');
 my $taken = 0;

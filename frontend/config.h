@@ -10,7 +10,7 @@
 #include <boost/asio/ip/tcp.hpp>
 
 #include "app/visitor_address.h"
-#include "http/head.h"
+#include "http/limits.h"
 #include "log.h"
 
 namespace shortener {
@@ -31,7 +31,7 @@ struct Config {
     std::size_t click_buffer = 0; // bytes
     std::size_t max_connections = 0;
     std::chrono::milliseconds idle_timeout{}, request_timeout{}, write_timeout{}, shutdown_timeout{};
-    HeadLimits limits;
+    RequestLimits limits;
     std::vector<Network> trusted_proxies;
     LogLevel log_level = LogLevel::info;
 };

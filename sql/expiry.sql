@@ -1,10 +1,65 @@
 -- Expiry: every read checks expires_at, so a link is gone at its moment; cleanup_expired reclaims the rows later.
 
+CREATE PROCEDURE require_no_transaction(called text)
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'shortener_require_no_transaction';
+COMMENT ON PROCEDURE require_no_transaction(text) IS 'raises an error where a procedure cannot commit';
+
+CREATE FUNCTION backend_start() RETURNS timestamptz
+    LANGUAGE c STABLE PARALLEL RESTRICTED
+    AS 'MODULE_PATHNAME', 'shortener_backend_start';
+COMMENT ON FUNCTION backend_start() IS 'when this session began';
+
+-- A role that writes to a table runs what others have put there. In a job nobody sees that: so a job takes only triggers
+-- of those who could do as much anyway, and no superuser works on the tables of another role. The lock keeps it so.
+CREATE FUNCTION lock_for_job(VARIADIC tables text[]) RETURNS void
+    LANGUAGE plpgsql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    name text;
+    foreign_owner name;
+    foreign_trigger record;
+BEGIN
+    FOREACH name IN ARRAY tables LOOP
+        EXECUTE format('LOCK TABLE shortener.%I IN ROW EXCLUSIVE MODE', name);
+    END LOOP;
+    SELECT o.rolname INTO foreign_owner
+        FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner JOIN pg_roles u ON u.rolname = current_user
+        WHERE c.relnamespace = 'shortener'::regnamespace AND c.relname = ANY (tables) AND u.rolsuper AND NOT o.rolsuper
+        LIMIT 1;
+    IF FOUND THEN
+        RAISE 'a superuser must not do this to tables of role "%"', foreign_owner USING
+            ERRCODE = 'insufficient_privilege',
+            DETAIL = 'Triggers of that role would run with the rights of a superuser.',
+            HINT = format('Connect as role %I and run it there.', foreign_owner);
+    END IF;
+    WITH RECURSIVE relation (oid) AS (
+        SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'shortener'::regnamespace AND c.relname = ANY (tables)
+        UNION SELECT i.inhrelid FROM relation r JOIN pg_inherits i ON i.inhparent = r.oid
+    )
+    SELECT t.tgname AS trigger, c.oid::regclass AS table, o.rolname AS owner INTO foreign_trigger
+        FROM relation r
+        JOIN pg_class c ON c.oid = r.oid
+        JOIN pg_trigger t ON t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+        JOIN pg_proc p ON p.oid = t.tgfoid
+        JOIN pg_roles o ON o.oid = p.proowner
+        WHERE o.rolname <> current_user AND o.oid <> c.relowner AND NOT o.rolsuper
+        LIMIT 1;
+    IF FOUND THEN
+        RAISE 'trigger "%" of table % calls a function of role "%"', foreign_trigger.trigger, foreign_trigger.table, foreign_trigger.owner USING
+            ERRCODE = 'insufficient_privilege',
+            DETAIL = format('The function would run with the rights of role "%s".', current_user),
+            HINT = 'Drop the trigger, or make the owner of the table the owner of its function.';
+    END IF;
+END $$;
+COMMENT ON FUNCTION lock_for_job(text[]) IS 'locks tables for writing and refuses those by which other roles'' code would run';
+
 CREATE PROCEDURE cleanup_expired(batch_size integer = 1000, older_than interval = '30 days',
                                  max_duration interval = '5 minutes', archive boolean = false)
     LANGUAGE plpgsql
 AS $$
--- The trigger of link retires the codes of what is deleted, here and everywhere else.
+-- The triggers of link retire the codes of what is deleted, here and everywhere else.
 -- It commits, so it can have no SET clause and no SECURITY DEFINER: each transaction sets search_path for itself, and
 -- its isolation level, above which two that run at once would fail.
 -- Several may run at once: SKIP LOCKED deals each row to one of them, and a row that a revival holds to none.
@@ -18,7 +73,10 @@ DECLARE
     due tid[]; -- of the batch, and locked
     batch integer; -- rows that the last batch removed
     failure text;
+    failure_detail text;
+    failure_hint text;
     failure_state text;
+    kept_code text;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     IF batch_size IS NULL OR batch_size NOT BETWEEN 1 AND 100000 THEN
@@ -30,6 +88,7 @@ BEGIN
     IF max_duration <= '0' THEN
         RAISE 'max_duration must be positive' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    CALL shortener.require_no_transaction('cleanup_expired');
     PERFORM shortener.require_install();
     IF pg_is_in_recovery() THEN
         RAISE NOTICE 'nothing to do on a standby: the primary''s cleanup arrives by replication';
@@ -40,16 +99,22 @@ BEGIN
     END IF;
     cutoff := started - greatest(older_than, margin);
 
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- nothing may stand between the two
+    SET LOCAL search_path = pg_catalog, pg_temp;
+    PERFORM shortener.lock_for_job('cleanup_run', 'cleanup_total');
     INSERT INTO shortener.cleanup_run (started_at, pid, backend_start)
-        SELECT started, a.pid, a.backend_start FROM pg_stat_get_activity(pg_backend_pid()) a
+        VALUES (started, pg_backend_pid(), shortener.backend_start())
         RETURNING id INTO run;
     CALL shortener.forget_cleanup_runs();
     COMMIT;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- nothing may stand between the two
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
     LOOP
         SET LOCAL search_path = pg_catalog, pg_temp;
+        PERFORM shortener.lock_for_job('cleanup_run');
         BEGIN
+            PERFORM shortener.lock_for_job('link');
             due := ARRAY(
                 SELECT e.ctid FROM shortener.link e
                 WHERE e.expires_at < cutoff AND e.deleted_at IS NULL
@@ -57,6 +122,7 @@ BEGIN
                 LIMIT batch_size
                 FOR UPDATE SKIP LOCKED);
             IF archive THEN
+                PERFORM shortener.lock_for_job('link_archive');
                 INSERT INTO shortener.link_archive (id, created_at, updated_at, expires_at, deleted_at, workspace_id,
                     redirect_status, is_active, url_digest, short_code, original_url, title, description, metadata,
                     created_by, created_ip)
@@ -68,7 +134,8 @@ BEGIN
             DELETE FROM shortener.link l WHERE l.ctid = ANY (due);
             GET DIAGNOSTICS batch = ROW_COUNT;
         EXCEPTION WHEN OTHERS THEN
-            GET STACKED DIAGNOSTICS failure = MESSAGE_TEXT, failure_state = RETURNED_SQLSTATE;
+            GET STACKED DIAGNOSTICS failure = MESSAGE_TEXT, failure_detail = PG_EXCEPTION_DETAIL,
+                failure_hint = PG_EXCEPTION_HINT, failure_state = RETURNED_SQLSTATE;
             batch := 0;
         END;
         UPDATE shortener.cleanup_run r
@@ -81,11 +148,24 @@ BEGIN
     END LOOP;
 
     SET LOCAL search_path = pg_catalog, pg_temp;
-    UPDATE shortener.cleanup_run SET finished_at = clock_timestamp(), error = failure WHERE id = run;
+    PERFORM shortener.lock_for_job('cleanup_run');
+    IF failure_state = '23503' THEN -- a foreign key to link, of which the detail says the primary key
+        SELECT l.short_code INTO kept_code
+            FROM regexp_match(failure_detail, '\(workspace_id, id\)=\((\d+), (\d+)\)') key
+            JOIN shortener.link l ON l.workspace_id = key[1]::integer AND l.id = key[2]::bigint;
+        IF FOUND THEN
+            failure_detail := failure_detail || format(' It is the link "%s".', kept_code);
+        END IF;
+        failure_hint := 'Declare the foreign key ON DELETE CASCADE or ON DELETE SET NULL, or delete the rows that refer to the link.';
+    END IF;
+    UPDATE shortener.cleanup_run
+        SET finished_at = clock_timestamp(), error = failure || coalesce(E'\n' || nullif(failure_detail, ''), '')
+        WHERE id = run;
     COMMIT;
     IF failure IS NOT NULL THEN
         RAISE '%', failure USING ERRCODE = failure_state,
-            DETAIL = 'The batches before it are done; the run is recorded in shortener.cleanup_run.';
+            DETAIL = concat_ws(E'\n', nullif(failure_detail, ''), 'The batches before it are done.'),
+            HINT = coalesce(nullif(failure_hint, ''), 'The run is recorded in shortener.cleanup_run.');
     END IF;
 END $$;
 COMMENT ON PROCEDURE cleanup_expired(integer, interval, interval, boolean) IS
@@ -115,4 +195,5 @@ AS $$
 $$;
 COMMENT ON PROCEDURE forget_cleanup_runs(integer) IS 'keeps the last runs of cleanup_expired one by one and the older ones as totals';
 
+REVOKE EXECUTE ON FUNCTION lock_for_job(text[]) FROM PUBLIC;
 REVOKE EXECUTE ON PROCEDURE cleanup_expired(integer, interval, interval, boolean), forget_cleanup_runs(integer) FROM PUBLIC;

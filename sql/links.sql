@@ -49,39 +49,18 @@ COMMENT ON FUNCTION update_link(text, text, timestamptz, integer, text, text, js
     'changes what is not NULL; expires_at infinity means never, an empty title or description none; false when there is no such link';
 
 CREATE FUNCTION disable_link(code text, workspace text = NULL) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    PERFORM shortener.require_install();
-    UPDATE shortener.link l SET is_active = false
-        WHERE l.workspace_id = shortener.workspace_id(workspace) AND l.short_code = code AND l.deleted_at IS NULL;
-    RETURN FOUND;
-END $$;
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'shortener_disable_link';
 COMMENT ON FUNCTION disable_link(text, text) IS 'makes a link answer 410 until enable_link; false when there is no such link';
 
 CREATE FUNCTION enable_link(code text, workspace text = NULL) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    PERFORM shortener.require_install();
-    UPDATE shortener.link l SET is_active = true
-        WHERE l.workspace_id = shortener.workspace_id(workspace) AND l.short_code = code AND l.deleted_at IS NULL;
-    RETURN FOUND;
-END $$;
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'shortener_enable_link';
 COMMENT ON FUNCTION enable_link(text, text) IS 'takes disable_link back; false when there is no such link';
 
 CREATE FUNCTION delete_link(code text, workspace text = NULL) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    PERFORM shortener.require_install();
-    UPDATE shortener.link l SET deleted_at = now()
-        WHERE l.workspace_id = shortener.workspace_id(workspace) AND l.short_code = code AND l.deleted_at IS NULL;
-    RETURN FOUND;
-END $$;
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'shortener_delete_link';
 COMMENT ON FUNCTION delete_link(text, text) IS
     'makes a link answer 410 for ever; its URL gets a new code when it is shortened again; false when there is no such link';
 

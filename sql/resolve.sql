@@ -15,7 +15,7 @@ AS $$
            END,
            l.id, w.id::bigint, l.expires_at
     FROM (SELECT coalesce((SELECT d.workspace_id FROM shortener.domain d
-                           WHERE d.host OPERATOR(pg_catalog.=) shortener.host_key(resolve_installed.host)),
+                           WHERE d.host OPERATOR(pg_catalog.=) shortener.host_from_header(resolve_installed.host)),
                           (SELECT s.id FROM shortener.workspace s
                            WHERE s.slug OPERATOR(pg_catalog.=) pg_catalog.current_setting('shortener.default_workspace'))) AS id
           OFFSET 0) w -- a fence: what is inside is computed once
@@ -48,10 +48,12 @@ CREATE FUNCTION resolve_many(codes text[], hosts text[] = NULL) RETURNS TABLE (
     http_status integer, location text, cache_seconds integer, link_id bigint, workspace_id bigint, expires_at timestamptz)
     LANGUAGE sql STABLE PARALLEL SAFE ROWS 64
 AS $$
+    -- The arrays are read as unnest reads them, whatever their dimensions and bounds.
     SELECT r.*
-    FROM (SELECT c.code, c.ordinal, resolve_many.hosts[c.ordinal::integer] AS host
-          FROM pg_catalog.unnest(resolve_many.codes) WITH ORDINALITY AS c (code, ordinal)) i
+    FROM ROWS FROM (pg_catalog.unnest(resolve_many.codes), pg_catalog.unnest(resolve_many.hosts))
+        WITH ORDINALITY AS i (code, host, ordinal)
     CROSS JOIN LATERAL shortener.resolve_installed(i.code, i.host, shortener.require_install()) r
+    WHERE i.ordinal OPERATOR(pg_catalog.<=) pg_catalog.cardinality(resolve_many.codes)
     ORDER BY i.ordinal
 $$;
 COMMENT ON FUNCTION resolve_many(text[], text[]) IS

@@ -291,4 +291,25 @@ UrlError canonical_url(std::string_view input, std::span<char> storage, Url& url
     return UrlError::none;
 }
 
+std::string_view find_credentials(std::string_view text) noexcept {
+    const std::size_t at = text.rfind('@');
+    if (at == text.npos)
+        return {};
+    std::size_t begin = text.find_first_of(":/\\?#@");
+    begin = text[begin] == ':' ? begin + 1 : 0;
+    while (is_slash(text[begin]) || static_cast<unsigned char>(text[begin]) <= ' ')
+        begin++;
+    const std::string_view authority = text.substr(begin, text.find_first_of("/\\?#", begin) - begin);
+    std::size_t end = authority.rfind('@');
+    if (end == authority.npos) {
+        // An unescaped slash in a password ends the authority, and what is before it looks like a port.
+        const std::size_t colon = authority.find(':');
+        const bool has_port =
+            colon == authority.npos || authority.find_first_not_of("0123456789", colon + 1) == authority.npos;
+        end = has_port ? 0 : at - begin;
+    }
+    const std::string_view credentials = text.substr(begin, end);
+    return credentials.find(':') == credentials.npos ? std::string_view() : credentials;
+}
+
 } // namespace shortener

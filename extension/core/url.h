@@ -88,4 +88,12 @@ UrlError canonical_url(std::string_view input, std::span<char> storage, Url& url
 UrlError normalize_url(std::string_view input, UrlRules rules, std::span<char> storage,
                        std::string_view& key) noexcept;
 
+// The same for the URL that canonical_url has just put into that storage, from input of that length.
+UrlError normalize_parsed_url(const Url& url, std::size_t input_length, UrlRules rules,
+                              std::span<char> storage, std::string_view& key) noexcept;
+
+// A user name with a password, as a view into any text that may have been meant as a URL, so that a message can
+// leave them out; rather too much than too little.
+std::string_view find_credentials(std::string_view text) noexcept;
+
 } // namespace shortener

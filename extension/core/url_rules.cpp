@@ -142,7 +142,12 @@ UrlError normalize_url(std::string_view input, UrlRules rules, std::span<char> s
     Url url;
     if (const UrlError error = canonical_url(input, storage, url); error != UrlError::none)
         return error;
-    const UrlStorage areas(storage, input.size());
+    return normalize_parsed_url(url, input.size(), rules, storage, key);
+}
+
+UrlError normalize_parsed_url(const Url& url, std::size_t input_length, UrlRules rules,
+                              std::span<char> storage, std::string_view& key) noexcept {
+    const UrlStorage areas(storage, input_length);
     char* out = areas.key;
 
     // http on port 443 would become https on its own port, which is another place.

@@ -1,8 +1,10 @@
-// shorten, create_link and update_link: one link at a time.
+// Functions that make and change one link at a time.
 
-#include "pg/link_store.h"
-
+#include "pg/accepted_url.h"
 #include "pg/guard.h"
+#include "pg/installation.h"
+#include "pg/link_code.h"
+#include "pg/link_url.h"
 #include "pg/plans.h"
 #include "pg/text.h"
 
@@ -19,15 +21,17 @@ using namespace shortener;
 
 namespace {
 
-// What is asked for. Datums of zero are NULL.
-struct Wish {
+using Value = std::optional<Datum>; // none: NULL
+
+// The properties of a link that somebody asks for.
+struct LinkRequest {
     const Workspace* workspace;
-    std::string_view href;
-    Datum digest;           // zero: a link of its own
-    std::string_view code;  // no data: a generated one
+    const CheckedUrl* url;
+    Value digest;           // none: a link of its own
+    std::string_view alias; // no data: a generated code
     TimestampTz expires_at; // DT_NOEND: never
     int16 redirect_status;
-    Datum title, description, metadata, created_by, created_ip;
+    Value title, description, metadata, created_by, created_ip;
 };
 
 struct Link {
@@ -38,193 +42,207 @@ struct Link {
     bool created;
 };
 
-constexpr ErrorText malformed_alias = {ERRCODE_INVALID_PARAMETER_VALUE, "alias \"%s\" is no short code",
-                                       "A code has 1 to 50 characters of A-Z, a-z, 0-9, _ and -.", nullptr};
-constexpr ErrorText taken_alias = {ERRCODE_UNIQUE_VIOLATION, "short code \"%s\" is taken", nullptr,
-                                   "Choose another alias."};
-
-Datum timestamp_or_null(TimestampTz time, char& null) {
-    null = time == DT_NOEND ? 'n' : ' ';
-    return TimestampTzGetDatum(time);
+Value expiry_value(TimestampTz time) {
+    return time == DT_NOEND ? std::nullopt : Value(TimestampTzGetDatum(time));
 }
 
-// The row of the last result: id, short_code, original_url, expires_at.
-Link link_of_result() {
-    bool is_null;
-    Link link{};
-    link.id = DatumGetInt64(result_value(0, 1, is_null));
-    link.code = Code::from(text_view(result_value(0, 2, is_null)));
-    link.original_url = result_value(0, 3, is_null);
-    const Datum expiry = result_value(0, 4, is_null);
-    link.expires_at = is_null ? DT_NOEND : DatumGetTimestampTz(expiry);
-    return link;
+// Of a row with id, short_code, original_url, expires_at.
+Link link_of(const Row& row, bool created) {
+    return {row.required<int64>(1), Code::from(row.required<std::string_view>(2)), row.required<Datum>(3),
+            row.get<TimestampTz>(4).value_or(DT_NOEND), created};
 }
 
-bool find(const Wish& wish, Link& link) {
+bool find_link(const LinkRequest& request, Link& link) {
     static KeptStatement statement("SELECT id, short_code, original_url, expires_at FROM shortener.link "
-                                   "WHERE workspace_id OPERATOR(pg_catalog.=) $1"
-                                   " AND url_digest OPERATOR(pg_catalog.=) $2 AND deleted_at IS NULL",
-                                   {INT4OID, BYTEAOID});
-    const Datum values[] = {Int32GetDatum(wish.workspace->id), wish.digest};
-    statement.run(values);
-    if (SPI_processed == 0)
+                                   "WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"
+                                   " AND url_digest OPERATOR(pg_catalog.=) $digest AND deleted_at IS NULL",
+                                   {{"workspace", INT4OID}, {"digest", BYTEAOID}});
+    const Rows rows =
+        statement.run({{"workspace", Int32GetDatum(request.workspace->id)}, {"digest", request.digest}});
+    if (rows.empty()) {
+        rows.release();
         return false;
-    link = link_of_result();
+    }
+    link = link_of(rows[0], false);
     return true;
 }
 
 // Makes the link live as long as was asked; false when it changed meanwhile.
-bool extend(const Wish& wish, Link& link) {
+bool extend_link(const LinkRequest& request, Link& link) {
     static KeptStatement statement(
-        "UPDATE shortener.link SET expires_at = $3 "
-        "WHERE workspace_id OPERATOR(pg_catalog.=) $1 AND id OPERATOR(pg_catalog.=) $2"
-        " AND url_digest OPERATOR(pg_catalog.=) $4 AND deleted_at IS NULL"
-        " AND expires_at OPERATOR(pg_catalog.<) coalesce($3, 'infinity') "
+        "UPDATE shortener.link SET expires_at = $expires_at "
+        "WHERE workspace_id OPERATOR(pg_catalog.=) $workspace AND id OPERATOR(pg_catalog.=) $id"
+        " AND url_digest OPERATOR(pg_catalog.=) $digest AND deleted_at IS NULL"
+        " AND expires_at OPERATOR(pg_catalog.<) coalesce($expires_at, 'infinity') "
         "RETURNING id, short_code, original_url, expires_at",
-        {INT4OID, INT8OID, TIMESTAMPTZOID, BYTEAOID});
-    char nulls[] = "    ";
-    const Datum values[] = {Int32GetDatum(wish.workspace->id), Int64GetDatum(link.id),
-                            timestamp_or_null(wish.expires_at, nulls[2]), wish.digest};
-    statement.run(values, nulls);
-    if (SPI_processed == 0)
+        {{"workspace", INT4OID}, {"id", INT8OID}, {"digest", BYTEAOID}, {"expires_at", TIMESTAMPTZOID}});
+    const Rows rows = statement.run({{"workspace", Int32GetDatum(request.workspace->id)},
+                                     {"id", Int64GetDatum(link.id)},
+                                     {"digest", request.digest},
+                                     {"expires_at", expiry_value(request.expires_at)}});
+    if (rows.empty()) {
+        rows.release();
         return false;
-    link = link_of_result();
+    }
+    link = link_of(rows[0], false);
     return true;
+}
+
+// Runs a statement that stores this URL, which has been checked.
+Rows store_url(const Workspace& workspace, std::string_view href, const Digest& digest,
+               KeptStatement& statement, std::initializer_list<Argument> arguments) {
+    const AcceptedUrl url{href, digest};
+    Rows rows(nullptr, 0);
+    store_accepted({workspace.id, &url, 1}, [&] { rows = statement.run(arguments); });
+    return rows;
 }
 
 // False when the code or the digest is taken already, or when a generated code is reserved or retired. Those
-// of an alias are for the trigger to refuse.
-bool insert(const Wish& wish, int64 id, std::string_view code, Link& link) {
+// of an alias are for the trigger to refuse. What is stored may be other than what was asked for, by a
+// trigger.
+bool insert_link(const LinkRequest& request, int64 id, std::string_view code, Link& link) {
     static KeptStatement statement(
         "INSERT INTO shortener.link (id, workspace_id, short_code, original_url, url_digest, redirect_status,"
         " expires_at, title, description, metadata, created_by, created_ip) "
-        "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 "
-        "WHERE $13 OR NOT ("
+        "SELECT $id, $workspace, $code, $url, $digest, $redirect_status,"
+        " $expires_at, $title, $description, $metadata, $created_by, $created_ip "
+        "WHERE $is_alias OR NOT ("
         " EXISTS (SELECT FROM shortener.reserved_code r WHERE r.code OPERATOR(pg_catalog.=) "
-        "pg_catalog.lower($3 COLLATE pg_catalog.\"C\"))"
-        " OR EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) $2"
-        " AND r.short_code OPERATOR(pg_catalog.=) $3)) "
-        "ON CONFLICT DO NOTHING",
-        {INT8OID, INT4OID, TEXTOID, TEXTOID, BYTEAOID, INT2OID, TIMESTAMPTZOID, TEXTOID, TEXTOID, JSONBOID,
-         TEXTOID, INETOID, BOOLOID});
-    const Datum url = text_datum(wish.href);
-    Datum values[] = {Int64GetDatum(id),
-                      Int32GetDatum(wish.workspace->id),
-                      text_datum(code),
-                      url,
-                      wish.digest,
-                      Int16GetDatum(wish.redirect_status),
-                      TimestampTzGetDatum(wish.expires_at),
-                      wish.title,
-                      wish.description,
-                      wish.metadata,
-                      wish.created_by,
-                      wish.created_ip,
-                      BoolGetDatum(wish.code.data() != nullptr)};
-    char nulls[] = "             ";
-    for (const int nullable : {4, 7, 8, 9, 10, 11})
-        if (!values[nullable])
-            nulls[nullable] = 'n';
-    if (wish.expires_at == DT_NOEND)
-        nulls[6] = 'n';
-    statement.run(values, nulls);
-    if (SPI_processed == 0)
+        "pg_catalog.lower($code COLLATE pg_catalog.\"C\"))"
+        " OR EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) "
+        "$workspace"
+        " AND r.short_code OPERATOR(pg_catalog.=) $code)) "
+        "ON CONFLICT DO NOTHING RETURNING id, short_code, original_url, expires_at",
+        {{"id", INT8OID},
+         {"workspace", INT4OID},
+         {"code", TEXTOID},
+         {"url", TEXTOID},
+         {"digest", BYTEAOID},
+         {"redirect_status", INT2OID},
+         {"expires_at", TIMESTAMPTZOID},
+         {"title", TEXTOID},
+         {"description", TEXTOID},
+         {"metadata", JSONBOID},
+         {"created_by", TEXTOID},
+         {"created_ip", INETOID},
+         {"is_alias", BOOLOID}});
+    const Rows rows = store_url(*request.workspace, request.url->href, request.url->digest, statement,
+                                {{"id", Int64GetDatum(id)},
+                                 {"workspace", Int32GetDatum(request.workspace->id)},
+                                 {"code", text_datum(code)},
+                                 {"url", text_datum(request.url->href)},
+                                 {"digest", request.digest},
+                                 {"redirect_status", Int16GetDatum(request.redirect_status)},
+                                 {"expires_at", expiry_value(request.expires_at)},
+                                 {"title", request.title},
+                                 {"description", request.description},
+                                 {"metadata", request.metadata},
+                                 {"created_by", request.created_by},
+                                 {"created_ip", request.created_ip},
+                                 {"is_alias", BoolGetDatum(request.alias.data() != nullptr)}});
+    if (rows.empty()) {
+        rows.release();
         return false;
-    link = Link{id, Code::from(code), url, wish.expires_at, true};
+    }
+    link = link_of(rows[0], true);
     return true;
 }
 
-Link create_alias(const Wish& wish) {
-    const CodeStyle style = wish.workspace->code_style;
-    const int64 id = offer_id(style);
-    Link link;
-    if (!insert(wish, id, wish.code, link))
-        raise_error(taken_alias, wish.code);
-    spend_id(style, id);
-    return link;
+Link create_alias(const LinkRequest& request) {
+    const CodeStyle style = request.workspace->code_style;
+    const Code code = Code::from(request.alias);
+    for (int attempt = 1; attempt <= max_hidden_attempts; attempt++) {
+        const int64 id = offer_id(style);
+        if (Link link; insert_link(request, id, code.view(), link)) {
+            spend_id(style, id);
+            return link;
+        }
+        if (is_any_code_taken(*request.workspace, &code, 1))
+            raise(LinkError::taken_code, code.view());
+        CHECK_FOR_INTERRUPTS();
+    }
+    raise(LinkError::hidden_link, code.view());
 }
 
-// Create-or-get. Looks first, because an insert that loses burns work; then inserts; and when that met
-// another link, looks again with a new snapshot. What it met may be the same URL, made by another session, or
-// only the same code, as somebody's alias: then the next number has a free one. Above READ COMMITTED Postgres
-// raises 40001 by itself when the other session's link is newer than the transaction.
-Link obtain(const Wish& wish) {
-    const CodeStyle style = wish.workspace->code_style;
+// Looks first, because an insert that loses burns work; then inserts; and when that met another link, looks
+// again with a new snapshot. What it met may be the same URL, made by another session, or only the same code,
+// as somebody's alias: then the next number has a free one. Above READ COMMITTED Postgres raises 40001 by
+// itself when the other session's link is newer than the transaction.
+Link create_or_get(const LinkRequest& request) {
+    const CodeStyle style = request.workspace->code_style;
     Link link;
-    int64 id = -1; // refused by the last insert
-    for (int attempt = 1;; attempt++) {
-        if (attempt > max_attempts)
-            raise_no_free_code();
-        if (wish.digest && find(wish, link)) {
-            if (wish.expires_at <= link.expires_at || extend(wish, link))
+    Code code; // refused by the last insert
+    int64 id = -1;
+    for (int attempt = 1, hidden = 0; attempt <= max_attempts; attempt++) {
+        if (request.digest && find_link(request, link)) {
+            if (request.expires_at <= link.expires_at || extend_link(request, link))
                 return link;
+            hidden++;
         } else {
-            if (id >= 0)
-                spend_id(style, id); // its code is taken
+            if (id >= 0) {
+                hidden += !is_any_code_taken(*request.workspace, &code, 1);
+                spend_id(style, id);
+            }
             id = offer_id(style);
-            if (insert(wish, id, code_of(*wish.workspace, id).view(), link)) {
+            code = code_of(*request.workspace, id);
+            if (insert_link(request, id, code.view(), link)) {
                 spend_id(style, id);
                 return link;
             }
         }
+        if (hidden == max_hidden_attempts)
+            raise(LinkError::hidden_link, request.url->href);
         CHECK_FOR_INTERRUPTS();
     }
+    raise_no_free_code();
 }
 
 std::string_view optional_text(FunctionCallInfo fcinfo, int index) {
     return PG_ARGISNULL(index) ? std::string_view() : text_argument(fcinfo, index);
 }
 
-// The wanted end of a link's life as given to a function: the default for NULL, an error in the past.
-TimestampTz wanted_expiry(FunctionCallInfo fcinfo, int index, TimestampTz otherwise) {
+Value optional_value(FunctionCallInfo fcinfo, int index) {
+    return PG_ARGISNULL(index) ? std::nullopt : Value(PG_GETARG_DATUM(index));
+}
+
+// The end of a link's life as given to a function; an error in the past.
+std::optional<TimestampTz> optional_expiry(FunctionCallInfo fcinfo, int index) {
     if (PG_ARGISNULL(index))
-        return otherwise;
+        return std::nullopt;
     const TimestampTz expiry = PG_GETARG_TIMESTAMPTZ(index);
     if (expiry <= GetCurrentStatementStartTimestamp())
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("expires_at \"%s\" is in the past", timestamptz_to_str(expiry)),
-                        errhint("Give a time to come, or 'infinity' for never.")));
+        raise(LinkError::expiry_in_past, timestamptz_to_str(expiry));
     return expiry;
 }
 
-int16 wanted_status(FunctionCallInfo fcinfo, int index, int16 otherwise) {
+std::optional<int16> optional_status(FunctionCallInfo fcinfo, int index) {
     if (PG_ARGISNULL(index))
-        return otherwise;
+        return std::nullopt;
     const int32 status = PG_GETARG_INT32(index);
     if (status != 301 && status != 302 && status != 307 && status != 308)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("redirect_status %d is not one of 301, 302, 307 and 308", status)));
+        raise(LinkError::unknown_redirect_status, psprintf("%d", status));
     return static_cast<int16>(status);
 }
 
-// A URL that may become a link of the workspace, which is looked up on the way; an error otherwise.
-CheckedUrl accept_url(std::string_view given, std::string_view slug, Workspace& workspace) {
-    CheckedUrl url = check_url(given);
+// A URL that may become a link; an error otherwise.
+CheckedUrl accept_url(const Workspace& workspace, std::string_view given) {
+    CheckedUrl url = check_url(workspace, given);
+    if (!url.refused())
+        check_hosts(&url, 1);
     if (url.refused())
         raise_refusal(url, given);
-    Datum* patterns = nullptr;
-    int count = 0, capacity = 0;
-    append_host_patterns(url, patterns, count, capacity);
-    workspace = find_workspace(slug, patterns, count);
-    if (workspace.has_refused_host) {
-        check_hosts(&url, 1, patterns, count);
-        if (url.refused())
-            raise_refusal(url, given);
-    }
     return url;
 }
 
-// The address of a code at the first of the workspace's domains; zero when it has none.
-Datum short_url(const Workspace& workspace, std::string_view code) {
+// The address of a code at the first of the workspace's domains.
+Value short_url(const Workspace& workspace, std::string_view code) {
     static KeptStatement statement(
         "SELECT 'https://' OPERATOR(pg_catalog.||) pg_catalog.min(host) OPERATOR(pg_catalog.||) '/'"
-        " OPERATOR(pg_catalog.||) $2 FROM shortener.domain WHERE workspace_id OPERATOR(pg_catalog.=) $1",
-        {INT4OID, TEXTOID});
-    const Datum values[] = {Int32GetDatum(workspace.id), text_datum(code)};
-    statement.run(values);
-    bool is_null;
-    const Datum url = result_value(0, 1, is_null);
-    return is_null ? 0 : url;
+        " OPERATOR(pg_catalog.||) $code FROM shortener.domain"
+        " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace",
+        {{"workspace", INT4OID}, {"code", TEXTOID}});
+    const Rows rows = statement.run({{"workspace", Int32GetDatum(workspace.id)}, {"code", text_datum(code)}});
+    return rows[0].get<Datum>(1);
 }
 
 } // namespace
@@ -233,17 +251,16 @@ SHORTENER_FUNCTION(shortener_shorten) {
     require_install();
     if (PG_ARGISNULL(0))
         PG_RETURN_NULL();
-    const std::string_view given = text_argument(fcinfo, 0), slug = optional_text(fcinfo, 1);
     SPI_connect();
-    Workspace workspace;
-    const CheckedUrl url = accept_url(given, slug, workspace);
-    Wish wish{};
-    wish.workspace = &workspace;
-    wish.href = url.href;
-    wish.digest = digest_datum(digest_of(workspace, url));
-    wish.expires_at = workspace.default_expiry;
-    wish.redirect_status = workspace.redirect_status;
-    const Code code = obtain(wish).code;
+    const Workspace workspace = find_workspace(optional_text(fcinfo, 1));
+    const CheckedUrl url = accept_url(workspace, text_argument(fcinfo, 0));
+    LinkRequest request{};
+    request.workspace = &workspace;
+    request.url = &url;
+    request.digest = digest_datum(url.digest);
+    request.expires_at = workspace.default_expiry;
+    request.redirect_status = workspace.redirect_status;
+    const Code code = create_or_get(request).code;
     SPI_finish();
     PG_RETURN_DATUM(text_datum(code.view()));
 }
@@ -255,32 +272,33 @@ SHORTENER_FUNCTION(shortener_create_link) {
         elog(ERROR, "return type must be a row type");
     description = BlessTupleDesc(description);
     if (PG_ARGISNULL(0))
-        raise_error(error_text(LinkError::no_url), "");
-    const std::string_view given = text_argument(fcinfo, 0), alias = optional_text(fcinfo, 1);
+        raise(LinkError::null_url);
+    const std::string_view alias = optional_text(fcinfo, 1);
     if (alias.data() && !is_code(alias))
-        raise_error(malformed_alias, alias);
+        raise(LinkError::malformed_alias, alias);
     const bool reuse = PG_ARGISNULL(8) || PG_GETARG_BOOL(8);
 
     const MemoryContext caller = CurrentMemoryContext;
     SPI_connect();
-    Workspace workspace;
-    const CheckedUrl url = accept_url(given, optional_text(fcinfo, 9), workspace);
-    Wish wish{};
-    wish.workspace = &workspace;
-    wish.href = url.href;
-    wish.digest = alias.data() || !reuse ? 0 : digest_datum(digest_of(workspace, url));
-    wish.code = alias;
-    wish.expires_at = wanted_expiry(fcinfo, 2, workspace.default_expiry);
-    wish.redirect_status = wanted_status(fcinfo, 3, workspace.redirect_status);
-    wish.title = PG_ARGISNULL(4) ? 0 : PG_GETARG_DATUM(4);
-    wish.description = PG_ARGISNULL(5) ? 0 : PG_GETARG_DATUM(5);
-    wish.metadata = PG_ARGISNULL(6) ? 0 : PG_GETARG_DATUM(6);
-    wish.created_ip = PG_ARGISNULL(7) ? 0 : PG_GETARG_DATUM(7);
-    wish.created_by = CStringGetTextDatum(GetUserNameFromId(GetSessionUserId(), false));
-    const Link link = alias.data() ? create_alias(wish) : obtain(wish);
+    const Workspace workspace = find_workspace(optional_text(fcinfo, 9));
+    const CheckedUrl url = accept_url(workspace, text_argument(fcinfo, 0));
+    LinkRequest request{};
+    request.workspace = &workspace;
+    request.url = &url;
+    if (!alias.data() && reuse)
+        request.digest = digest_datum(url.digest);
+    request.alias = alias;
+    request.expires_at = optional_expiry(fcinfo, 2).value_or(workspace.default_expiry);
+    request.redirect_status = optional_status(fcinfo, 3).value_or(workspace.redirect_status);
+    request.title = optional_value(fcinfo, 4);
+    request.description = optional_value(fcinfo, 5);
+    request.metadata = optional_value(fcinfo, 6);
+    request.created_ip = optional_value(fcinfo, 7);
+    request.created_by = CStringGetTextDatum(GetUserNameFromId(GetUserId(), false));
+    const Link link = alias.data() ? create_alias(request) : create_or_get(request);
 
-    const Datum address = short_url(workspace, link.code.view());
-    const Datum values[] = {text_datum(link.code.view()), address, link.original_url,
+    const Value address = short_url(workspace, link.code.view());
+    const Datum values[] = {text_datum(link.code.view()), address.value_or(0), link.original_url,
                             TimestampTzGetDatum(link.expires_at), BoolGetDatum(link.created)};
     const bool nulls[] = {false, !address, false, link.expires_at == DT_NOEND, false};
     MemoryContextSwitchTo(caller);
@@ -297,48 +315,87 @@ SHORTENER_FUNCTION(shortener_update_link) {
     if (PG_ARGISNULL(0))
         PG_RETURN_BOOL(false);
     static KeptStatement statement(
-        "UPDATE shortener.link SET original_url = coalesce($3, original_url),"
-        " url_digest = CASE WHEN $3 IS NULL OR url_digest OPERATOR(pg_catalog.=) $4 THEN url_digest END,"
-        " expires_at = CASE WHEN $5 IS NULL THEN expires_at"
-        "  WHEN pg_catalog.isfinite($5) THEN $5 END,"
-        " redirect_status = coalesce($6, redirect_status),"
-        " title = CASE WHEN $7 IS NULL THEN title WHEN $7 OPERATOR(pg_catalog.<>) '' THEN $7 END,"
-        " description = CASE WHEN $8 IS NULL THEN description WHEN $8 OPERATOR(pg_catalog.<>) '' THEN $8 END,"
-        " metadata = coalesce($9, metadata) "
-        "WHERE workspace_id OPERATOR(pg_catalog.=) $1 AND short_code OPERATOR(pg_catalog.=) $2"
+        "UPDATE shortener.link SET original_url = coalesce($url, original_url),"
+        " url_digest = CASE WHEN $url IS NULL OR url_digest OPERATOR(pg_catalog.=) $digest THEN url_digest "
+        "END,"
+        " expires_at = CASE WHEN $expires_at IS NULL THEN expires_at"
+        "  WHEN pg_catalog.isfinite($expires_at) THEN $expires_at END,"
+        " redirect_status = coalesce($redirect_status, redirect_status),"
+        " title = CASE WHEN $title IS NULL THEN title"
+        "  WHEN $title OPERATOR(pg_catalog.<>) '' THEN $title END,"
+        " description = CASE WHEN $description IS NULL THEN description"
+        "  WHEN $description OPERATOR(pg_catalog.<>) '' THEN $description END,"
+        " metadata = coalesce($metadata, metadata) "
+        "WHERE workspace_id OPERATOR(pg_catalog.=) $workspace AND short_code OPERATOR(pg_catalog.=) $code"
         " AND deleted_at IS NULL",
-        {INT4OID, TEXTOID, TEXTOID, BYTEAOID, TIMESTAMPTZOID, INT2OID, TEXTOID, TEXTOID, JSONBOID});
-
+        {{"workspace", INT4OID},
+         {"code", TEXTOID},
+         {"url", TEXTOID},
+         {"digest", BYTEAOID},
+         {"expires_at", TIMESTAMPTZOID},
+         {"redirect_status", INT2OID},
+         {"title", TEXTOID},
+         {"description", TEXTOID},
+         {"metadata", JSONBOID}});
     SPI_connect();
-    Workspace workspace;
-    Datum values[9] = {};
-    char nulls[] = "  nnnnnnn";
-    const std::string_view slug = optional_text(fcinfo, 7);
-    if (PG_ARGISNULL(1)) {
-        workspace = find_workspace(slug, nullptr, 0);
-    } else {
-        const CheckedUrl url = accept_url(text_argument(fcinfo, 1), slug, workspace);
-        values[2] = text_datum(url.href);
-        values[3] = digest_datum(digest_of(workspace, url));
-        nulls[2] = nulls[3] = ' ';
-    }
-    values[0] = Int32GetDatum(workspace.id);
-    values[1] = PG_GETARG_DATUM(0);
-    if (!PG_ARGISNULL(2)) {
-        values[4] = TimestampTzGetDatum(wanted_expiry(fcinfo, 2, DT_NOEND));
-        nulls[4] = ' ';
-    }
-    if (!PG_ARGISNULL(3)) {
-        values[5] = Int16GetDatum(wanted_status(fcinfo, 3, 0));
-        nulls[5] = ' ';
-    }
-    for (int i = 4; i <= 6; i++)
-        if (!PG_ARGISNULL(i)) {
-            values[i + 2] = PG_GETARG_DATUM(i);
-            nulls[i + 2] = ' ';
-        }
-    statement.run(values, nulls);
-    const bool found = SPI_processed > 0;
+    const Workspace workspace = find_workspace(optional_text(fcinfo, 7));
+    const bool moves = !PG_ARGISNULL(1);
+    const CheckedUrl url = moves ? accept_url(workspace, text_argument(fcinfo, 1)) : CheckedUrl{};
+    const std::optional<TimestampTz> expires_at = optional_expiry(fcinfo, 2);
+    const std::optional<int16> status = optional_status(fcinfo, 3);
+    const Rows rows =
+        store_url(workspace, url.href, url.digest, statement,
+                  {{"workspace", Int32GetDatum(workspace.id)},
+                   {"code", PG_GETARG_DATUM(0)},
+                   {"url", moves ? Value(text_datum(url.href)) : std::nullopt},
+                   {"digest", moves ? Value(digest_datum(url.digest)) : std::nullopt},
+                   {"expires_at", expires_at ? Value(TimestampTzGetDatum(*expires_at)) : std::nullopt},
+                   {"redirect_status", status ? Value(Int16GetDatum(*status)) : std::nullopt},
+                   {"title", optional_value(fcinfo, 4)},
+                   {"description", optional_value(fcinfo, 5)},
+                   {"metadata", optional_value(fcinfo, 6)}});
+    const bool found = !rows.empty();
     SPI_finish();
     PG_RETURN_BOOL(found);
+}
+
+namespace {
+
+enum class State { disabled, enabled, deleted };
+
+Datum change_state(FunctionCallInfo fcinfo, State state) {
+    require_install();
+    if (PG_ARGISNULL(0))
+        PG_RETURN_BOOL(false);
+    static KeptStatement statement(
+        "UPDATE shortener.link SET is_active = coalesce($is_active, is_active), deleted_at = $deleted_at "
+        "WHERE workspace_id OPERATOR(pg_catalog.=) $workspace AND short_code OPERATOR(pg_catalog.=) $code"
+        " AND deleted_at IS NULL",
+        {{"workspace", INT4OID}, {"code", TEXTOID}, {"is_active", BOOLOID}, {"deleted_at", TIMESTAMPTZOID}});
+    const bool is_deleted = state == State::deleted;
+    SPI_connect();
+    const Workspace workspace = find_workspace(optional_text(fcinfo, 1));
+    const Rows rows = statement.run(
+        {{"workspace", Int32GetDatum(workspace.id)},
+         {"code", PG_GETARG_DATUM(0)},
+         {"is_active", is_deleted ? std::nullopt : Value(BoolGetDatum(state == State::enabled))},
+         {"deleted_at",
+          is_deleted ? Value(TimestampTzGetDatum(GetCurrentTransactionStartTimestamp())) : std::nullopt}});
+    const bool found = !rows.empty();
+    SPI_finish();
+    PG_RETURN_BOOL(found);
+}
+
+} // namespace
+
+SHORTENER_FUNCTION(shortener_disable_link) {
+    return change_state(fcinfo, State::disabled);
+}
+
+SHORTENER_FUNCTION(shortener_enable_link) {
+    return change_state(fcinfo, State::enabled);
+}
+
+SHORTENER_FUNCTION(shortener_delete_link) {
+    return change_state(fcinfo, State::deleted);
 }

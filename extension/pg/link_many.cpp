@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pg/link_store.h"
-
+#include "pg/accepted_url.h"
 #include "pg/guard.h"
+#include "pg/installation.h"
+#include "pg/link_code.h"
+#include "pg/link_url.h"
 #include "pg/plans.h"
 #include "pg/text.h"
 
@@ -33,19 +35,8 @@ struct Entry {
     bool ends_early; // its link is there, and expires before it should
 };
 
-bool digest_less(const Digest& a, const Digest& b) {
-    return std::memcmp(a.bytes, b.bytes, digest_size) < 0;
-}
 bool digest_equal(const Digest& a, const Digest& b) {
     return std::memcmp(a.bytes, b.bytes, digest_size) == 0;
-}
-
-// The entry of a digest that a statement gave back; `entries` are in order of their digests.
-Entry& entry_of(Datum value, Entry* entries, int count) {
-    Digest digest;
-    text_view(value).copy(reinterpret_cast<char*>(digest.bytes), digest_size);
-    return *std::lower_bound(entries, entries + count, digest,
-                             [](const Entry& entry, const Digest& wanted) { return digest_less(entry.digest, wanted); });
 }
 
 Datum array_of(Datum* elements, int count, Oid type) {
@@ -54,107 +45,134 @@ Datum array_of(Datum* elements, int count, Oid type) {
     return PointerGetDatum(construct_array(elements, count, type, -1, false, TYPALIGN_INT));
 }
 
-// The digests of the entries that `wanted` accepts.
-template <typename Wanted> Datum digests(const Entry* entries, int count, int& chosen, Wanted&& wanted) {
-    Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count));
-    chosen = 0;
-    for (int i = 0; i < count; i++)
-        if (wanted(entries[i]))
-            elements[chosen++] = digest_datum(entries[i].digest);
-    return array_of(elements, chosen, BYTEAOID);
-}
+// The entries that have no link yet, and their digests for a statement; a row of its result tells whose it is
+// by the place there.
+struct Pending {
+    Entry** entries;
+    int count = 0;
+    Datum digests;
 
-void finish(Entry& entry, Datum code, bool created) {
-    entry.code = Code::from(text_view(code));
+    template <typename Wanted> Pending(Entry* all, int all_count, Wanted&& wanted) {
+        entries = static_cast<Entry**>(palloc(sizeof(Entry*) * (all_count + 1)));
+        Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * (all_count + 1)));
+        for (int i = 0; i < all_count; i++)
+            if (!all[i].done && wanted(all[i])) {
+                elements[count] = digest_datum(all[i].digest);
+                entries[count++] = &all[i];
+            }
+        digests = array_of(elements, count, BYTEAOID);
+    }
+    Entry& at(int64 ordinal) const { return *entries[ordinal - 1]; }
+};
+
+void finish(Entry& entry, std::string_view code, bool created) {
+    entry.code = Code::from(code);
     entry.done = true;
     entry.created = created;
 }
 
-// Takes the codes that a statement gave back as (url_digest, short_code).
-void finish_from_result(Entry* entries, int count, bool created) {
-    for (uint64 row = 0; row < SPI_processed; row++) {
-        bool is_null;
-        finish(entry_of(result_value(row, 1, is_null), entries, count), result_value(row, 2, is_null), created);
-    }
-}
-
-// Finishes the entries whose links are there already, after making those live longer that would end too early.
-// The look-ups are fenced, here and below: the plan is kept, perhaps from when the table was empty, and must not
-// read it whole when it has grown.
+// Finishes the entries whose links are there already, but for those whose links would end too early: they are
+// made to live longer, and found the next time. The look-ups are fenced, here and below: the plan is kept,
+// perhaps from when the table was empty, and must not read it whole when it has grown.
 void find_known(const Workspace& workspace, Entry* entries, int count) {
-    static KeptStatement find("SELECT l.url_digest, l.short_code, l.expires_at FROM pg_catalog.unnest($2) d (digest)"
-                              " CROSS JOIN LATERAL (SELECT k.url_digest, k.short_code, k.expires_at FROM shortener.link k"
-                              " WHERE k.workspace_id OPERATOR(pg_catalog.=) $1"
-                              " AND k.url_digest OPERATOR(pg_catalog.=) d.digest AND k.deleted_at IS NULL OFFSET 0) l",
-                              {INT4OID, BYTEAARRAYOID});
-    static KeptStatement extend("UPDATE shortener.link SET expires_at = CASE WHEN pg_catalog.isfinite($3) THEN $3 END"
-                                " WHERE workspace_id OPERATOR(pg_catalog.=) $1"
-                                " AND url_digest OPERATOR(pg_catalog.=) ANY ($2) AND deleted_at IS NULL"
-                                " AND expires_at OPERATOR(pg_catalog.<) $3 RETURNING url_digest, short_code",
-                                {INT4OID, BYTEAARRAYOID, TIMESTAMPTZOID});
-    int chosen;
-    Datum values[] = {Int32GetDatum(workspace.id), digests(entries, count, chosen, [](const Entry& entry) { return !entry.done; }),
-                      TimestampTzGetDatum(workspace.default_expiry)};
-    find.run(values);
-    for (uint64 row = 0; row < SPI_processed; row++) {
-        bool is_null;
-        Entry& entry = entry_of(result_value(row, 1, is_null), entries, count);
-        const Datum expiry = result_value(row, 3, is_null);
-        entry.ends_early = !is_null && DatumGetTimestampTz(expiry) < workspace.default_expiry;
+    static KeptStatement find(
+        "SELECT d.ordinal, l.short_code, l.expires_at FROM pg_catalog.unnest($digests) WITH ORDINALITY d "
+        "(digest, ordinal)"
+        " CROSS JOIN LATERAL (SELECT k.short_code, k.expires_at FROM shortener.link k"
+        " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"
+        " AND k.url_digest OPERATOR(pg_catalog.=) d.digest AND k.deleted_at IS NULL OFFSET 0) l",
+        {{"workspace", INT4OID}, {"digests", BYTEAARRAYOID}});
+    static KeptStatement extend(
+        "UPDATE shortener.link SET expires_at = CASE WHEN pg_catalog.isfinite($expires_at) THEN $expires_at "
+        "END"
+        " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"
+        " AND url_digest OPERATOR(pg_catalog.=) ANY ($digests) AND deleted_at IS NULL"
+        " AND expires_at OPERATOR(pg_catalog.<) $expires_at",
+        {{"workspace", INT4OID}, {"digests", BYTEAARRAYOID}, {"expires_at", TIMESTAMPTZOID}});
+    const Datum workspace_id = Int32GetDatum(workspace.id);
+    const Pending pending(entries, count, [](const Entry&) { return true; });
+    for (int i = 0; i < count; i++)
+        entries[i].ends_early = false;
+    const Rows found = find.run({{"workspace", workspace_id}, {"digests", pending.digests}});
+    for (uint64 i = 0; i < found.count(); i++) {
+        Entry& entry = pending.at(found[i].required<int64>(1));
+        entry.ends_early = found[i].get<TimestampTz>(3).value_or(DT_NOEND) < workspace.default_expiry;
         if (!entry.ends_early)
-            finish(entry, result_value(row, 2, is_null), false);
+            finish(entry, found[i].required<std::string_view>(2), false);
     }
-    values[1] = digests(entries, count, chosen, [](const Entry& entry) { return !entry.done && entry.ends_early; });
-    if (chosen == 0)
-        return;
-    extend.run(values);
-    finish_from_result(entries, count, false);
+    const Pending early(entries, count, [](const Entry& entry) { return entry.ends_early; });
+    if (early.count > 0)
+        extend.run({{"workspace", workspace_id},
+                    {"digests", early.digests},
+                    {"expires_at", TimestampTzGetDatum(workspace.default_expiry)}});
 }
 
-// Inserts a link for each entry that is not finished, in the order of the digests, so that two calls with the
-// same URLs wait for each other instead of deadlocking.
+// Inserts a link for each entry that has none, in the order of the digests, so that two calls with the same
+// URLs wait for each other instead of deadlocking.
 void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* entries, int count) {
     static KeptStatement statement(
-        "INSERT INTO shortener.link (id, workspace_id, short_code, original_url, url_digest, redirect_status, expires_at) "
-        "SELECT n.id, $1, n.code, n.url, n.digest, $6, CASE WHEN pg_catalog.isfinite($7) THEN $7 END"
-        " FROM ROWS FROM (pg_catalog.unnest($2), pg_catalog.unnest($3), pg_catalog.unnest($4), pg_catalog.unnest($5))"
-        " n (id, code, url, digest) "
+        "INSERT INTO shortener.link (id, workspace_id, short_code, original_url, url_digest, "
+        "redirect_status, expires_at) "
+        "SELECT n.id, $workspace, n.code, n.url, n.digest, $redirect_status,"
+        " CASE WHEN pg_catalog.isfinite($expires_at) THEN $expires_at END"
+        " FROM ROWS FROM (pg_catalog.unnest($ids), pg_catalog.unnest($codes), pg_catalog.unnest($urls),"
+        "  pg_catalog.unnest($digests)) WITH ORDINALITY n (id, code, url, digest, ordinal) "
         "WHERE NOT EXISTS (SELECT FROM shortener.reserved_code r"
         " WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(n.code COLLATE pg_catalog.\"C\") OFFSET 0)"
-        " AND NOT EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) $1"
+        " AND NOT EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) "
+        "$workspace"
         " AND r.short_code OPERATOR(pg_catalog.=) n.code OFFSET 0) "
-        "ORDER BY n.digest ON CONFLICT DO NOTHING RETURNING url_digest, short_code",
-        {INT4OID, INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BYTEAARRAYOID, INT2OID, TIMESTAMPTZOID});
-    const Size size = sizeof(Datum) * count;
+        "ORDER BY n.ordinal ON CONFLICT DO NOTHING RETURNING id, short_code",
+        {{"workspace", INT4OID},
+         {"ids", INT8ARRAYOID},
+         {"codes", TEXTARRAYOID},
+         {"urls", TEXTARRAYOID},
+         {"digests", BYTEAARRAYOID},
+         {"redirect_status", INT2OID},
+         {"expires_at", TIMESTAMPTZOID}});
+    const Pending pending(entries, count, [](const Entry& entry) { return !entry.ends_early; });
+    if (pending.count == 0)
+        return;
+    const Size size = sizeof(Datum) * pending.count;
     Datum* const ids = static_cast<Datum*>(palloc(size));
     Datum* const codes = static_cast<Datum*>(palloc(size));
     Datum* const hrefs = static_cast<Datum*>(palloc(size));
-    Datum* const keys = static_cast<Datum*>(palloc(size));
-    int chosen = 0;
-    for (int i = 0; i < count; i++)
-        if (Entry& entry = entries[i]; !entry.done) {
-            entry.id = take_id(workspace.code_style);
-            ids[chosen] = Int64GetDatum(entry.id);
-            codes[chosen] = text_datum(code_of(workspace, entry.id).view());
-            hrefs[chosen] = text_datum(urls[entry.position].href);
-            keys[chosen] = digest_datum(entry.digest);
-            chosen++;
-        }
-    if (chosen == 0)
-        return;
-    const Datum values[] = {Int32GetDatum(workspace.id),
-                            array_of(ids, chosen, INT8OID),
-                            array_of(codes, chosen, TEXTOID),
-                            array_of(hrefs, chosen, TEXTOID),
-                            array_of(keys, chosen, BYTEAOID),
-                            Int16GetDatum(workspace.redirect_status),
-                            TimestampTzGetDatum(workspace.default_expiry)};
-    statement.run(values);
-    finish_from_result(entries, count, true);
+    AcceptedUrl* const accepted = static_cast<AcceptedUrl*>(palloc(sizeof(AcceptedUrl) * pending.count));
+    for (int i = 0; i < pending.count; i++) {
+        Entry& entry = *pending.entries[i];
+        entry.id = take_id(workspace.code_style);
+        entry.code = code_of(workspace, entry.id);
+        ids[i] = Int64GetDatum(entry.id);
+        codes[i] = text_datum(entry.code.view());
+        hrefs[i] = text_datum(urls[entry.position].href);
+        accepted[i] = {urls[entry.position].href, entry.digest};
+    }
+    Rows made(nullptr, 0);
+    store_accepted({workspace.id, accepted, pending.count}, [&] {
+        made = statement.run({{"workspace", Int32GetDatum(workspace.id)},
+                              {"ids", array_of(ids, pending.count, INT8OID)},
+                              {"codes", array_of(codes, pending.count, TEXTOID)},
+                              {"urls", array_of(hrefs, pending.count, TEXTOID)},
+                              {"digests", pending.digests},
+                              {"redirect_status", Int16GetDatum(workspace.redirect_status)},
+                              {"expires_at", TimestampTzGetDatum(workspace.default_expiry)}});
+    });
+    // Rows come in the order of the insert, less those that met another.
+    int place = 0;
+    for (uint64 i = 0; i < made.count(); i++) {
+        const int64 id = made[i].required<int64>(1);
+        while (place < pending.count && pending.entries[place]->id != id)
+            place++;
+        if (place == pending.count)
+            ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+                            errmsg("column \"id\" of a new link was changed"),
+                            errhint("A trigger on shortener.link may have set it.")));
+        finish(*pending.entries[place], made[i].required<std::string_view>(2), true);
+    }
 }
 
-// Entries whose link another session made meanwhile have a number too many; those that are still without a link
-// met a taken code, and their number is of no use.
+// Entries whose link another session made meanwhile have a number too many; those that are still without a
+// link met a taken code, and their number is of no use.
 void return_unused_ids(const Workspace& workspace, Entry* entries, int count) {
     for (int i = 0; i < count; i++)
         if (Entry& entry = entries[i]; entry.id >= 0) {
@@ -164,28 +182,44 @@ void return_unused_ids(const Workspace& workspace, Entry* entries, int count) {
         }
 }
 
+// Whether what the last insert proposed, in vain, was taken as anybody can see.
+bool met_taken_codes(const Workspace& workspace, const Entry* entries, int count) {
+    Code* const codes = static_cast<Code*>(palloc(sizeof(Code) * (count + 1)));
+    int chosen = 0;
+    for (int i = 0; i < count; i++)
+        if (!entries[i].done && entries[i].code.length > 0)
+            codes[chosen++] = entries[i].code;
+    return chosen > 0 && is_any_code_taken(workspace, codes, chosen);
+}
+
 void shorten_entries(const Workspace& workspace, const CheckedUrl* urls, Entry* entries, int count) {
     const auto is_done = [](const Entry& entry) { return entry.done; };
-    for (int attempt = 1;; attempt++) {
-        if (attempt > max_attempts)
-            raise_no_free_code();
+    const auto undone = [&] { return std::find_if_not(entries, entries + count, is_done); };
+    std::ptrdiff_t done = 0;
+    for (int attempt = 1, hidden = 0; attempt <= max_attempts; attempt++) {
         find_known(workspace, entries, count);
         return_unused_ids(workspace, entries, count);
         insert_unknown(workspace, urls, entries, count);
-        if (std::all_of(entries, entries + count, is_done))
+        if (undone() == entries + count)
             return;
         CHECK_FOR_INTERRUPTS();
+        const std::ptrdiff_t now_done = std::count_if(entries, entries + count, is_done);
+        if (now_done == done && !met_taken_codes(workspace, entries, count) &&
+            ++hidden == max_hidden_attempts)
+            raise(LinkError::hidden_link, urls[undone()->position].href);
+        done = now_done;
     }
+    raise_no_free_code();
 }
 
-// One entry for each different URL that is not refused, in the order of the digests; `entry_of_position` tells for each
-// position whose entry answers it.
-int make_entries(const Workspace& workspace, const CheckedUrl* urls, int count, Entry* entries, int* entry_of_position) {
+// One entry for each different URL that is not refused, in the order of the digests; `entry_of_position`
+// tells for each position whose entry answers it.
+int make_entries(const CheckedUrl* urls, int count, Entry* entries, int* entry_of_position) {
     int accepted = 0;
     for (int i = 0; i < count; i++)
         if (!urls[i].refused()) {
             Entry& entry = entries[accepted++] = Entry{};
-            entry.digest = digest_of(workspace, urls[i]);
+            entry.digest = urls[i].digest;
             entry.position = i;
             entry.id = -1;
         }
@@ -217,37 +251,33 @@ SHORTENER_FUNCTION(shortener_shorten_many) {
     deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT, &given, &nulls, &count);
 
     SPI_connect();
-    CheckedUrl* const urls = static_cast<CheckedUrl*>(palloc_extended(sizeof(CheckedUrl) * (count + 1), MCXT_ALLOC_HUGE));
-    Datum* patterns = nullptr;
-    int pattern_count = 0, capacity = 0;
+    const Workspace workspace = find_workspace(slug);
+    CheckedUrl* const urls =
+        static_cast<CheckedUrl*>(palloc_extended(sizeof(CheckedUrl) * (count + 1), MCXT_ALLOC_HUGE));
     for (int i = 0; i < count; i++) {
         urls[i] = CheckedUrl{};
         if (nulls[i])
-            urls[i].link_error = LinkError::no_url;
+            urls[i].link_error = LinkError::null_url;
         else
-            urls[i] = check_url(text_view(given[i]));
-        if (!urls[i].refused())
-            append_host_patterns(urls[i], patterns, pattern_count, capacity);
+            urls[i] = check_url(workspace, text_view(given[i]));
+        CHECK_FOR_INTERRUPTS();
     }
-    const Workspace workspace = find_workspace(slug, patterns, pattern_count);
-    if (workspace.has_refused_host)
-        check_hosts(urls, count, patterns, pattern_count);
+    check_hosts(urls, count);
 
     Entry* const entries = static_cast<Entry*>(palloc_extended(sizeof(Entry) * (count + 1), MCXT_ALLOC_HUGE));
     int* const entry_of_position = static_cast<int*>(palloc(sizeof(int) * (count + 1)));
-    const int distinct = make_entries(workspace, urls, count, entries, entry_of_position);
+    const int distinct = make_entries(urls, count, entries, entry_of_position);
     if (distinct > 0)
         shorten_entries(workspace, urls, entries, distinct);
 
     for (int i = 0; i < count; i++) {
         const bool refused = urls[i].refused();
         const Entry* const entry = refused ? nullptr : &entries[entry_of_position[i]];
-        Datum values[] = {
-            Int64GetDatum(int64{i} + 1),
-            given[i],
-            refused ? 0 : text_datum(entry->code.view()),
-            BoolGetDatum(!refused && entry->created && entry->position == i),
-            refused ? CStringGetTextDatum(refusal_message(urls[i], nulls[i] ? std::string_view() : text_view(given[i]))) : 0};
+        Datum values[] = {Int64GetDatum(int64{i} + 1), given[i], refused ? 0 : text_datum(entry->code.view()),
+                          BoolGetDatum(!refused && entry->created && entry->position == i),
+                          refused ? CStringGetTextDatum(refusal_message(
+                                        urls[i], nulls[i] ? std::string_view() : text_view(given[i])))
+                                  : 0};
         bool row_nulls[] = {false, nulls[i], refused, refused, !refused};
         tuplestore_putvalues(result->setResult, result->setDesc, values, row_nulls);
     }

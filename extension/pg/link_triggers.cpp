@@ -1,35 +1,311 @@
 // Triggers: what must hold for every change of a link, whoever makes it, and what caches must hear of.
+//
+// They run with the rights of whoever changes links, read the changed rows from the tuplestores that the executor hands
+// them, never by name, and name tables only in an OwnerSection.
 
-#include "core/siphash.h"
+#include <iterator>
 
-#include "pg/as_owner.h"
 #include "pg/guard.h"
+#include "pg/notifications.h"
+#include "pg/owner_section.h"
 #include "pg/plans.h"
+#include "pg/stored_url.h"
 #include "pg/text.h"
 
 extern "C" {
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
-#include "commands/async.h"
 #include "commands/trigger.h"
-#include "lib/stringinfo.h"
+#include "executor/executor.h"
+#include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 }
 
 using namespace shortener;
 
 namespace {
 
-constexpr const char* channel = "shortener";
-constexpr const char* flush = "flush";
+constexpr Datum no_row = 0; // what a trigger after the fact returns
 
-// More than this many links changed by one statement: forget everything. 256 tags are 4,352 of the 8,000
-// bytes that a notification may have.
-constexpr uint64 max_tags = 256;
+// Rows that are looked up together.
+constexpr int batch_size = 1000;
+
+// The columns of link that triggers read.
+enum Column {
+    workspace_id,
+    id,
+    short_code,
+    original_url,
+    url_digest,
+    redirect_status,
+    is_active,
+    deleted_at,
+    expires_at,
+    column_count
+};
+constexpr struct {
+    const char* name;
+    Oid type;
+    bool is_nullable;
+} columns[] = {
+    {"workspace_id", INT4OID, false}, {"id", INT8OID, false},
+    {"short_code", TEXTOID, false},   {"original_url", TEXTOID, false},
+    {"url_digest", BYTEAOID, true},   {"redirect_status", INT2OID, false},
+    {"is_active", BOOLOID, false},    {"deleted_at", TIMESTAMPTZOID, true},
+    {"expires_at", TIMESTAMPTZOID, true},
+};
+static_assert(std::size(columns) == column_count);
+
+// The number of a column in the table, whose owner may have changed it.
+AttrNumber column_number(Relation relation, const char* name, Oid type) {
+    const TupleDesc description = RelationGetDescr(relation);
+    for (int i = 0; i < description->natts; i++) {
+        const Form_pg_attribute attribute = TupleDescAttr(description, i);
+        if (!attribute->attisdropped && attribute->atttypid == type && namestrcmp(&attribute->attname, name) == 0)
+            return attribute->attnum;
+    }
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+                    errmsg("table \"shortener.link\" has no column \"%s\" of type %s", name, format_type_be(type))));
+}
+
+// The values of a link; they last as long as the row they were read from.
+struct LinkRow {
+    Datum values[column_count];
+    bool nulls[column_count];
+
+    int32 workspace() const { return DatumGetInt32(values[workspace_id]); }
+    std::string_view code() const { return text_view(values[short_code]); }
+    StoredUrl stored_url() const {
+        return {workspace(), code(), text_view(values[original_url]),
+                nulls[url_digest] ? std::string_view() : text_view(values[url_digest])};
+    }
+    bool redirects() const {
+        return DatumGetBool(values[is_active]) && nulls[deleted_at] &&
+               (nulls[expires_at] || DatumGetTimestampTz(values[expires_at]) > GetCurrentStatementStartTimestamp());
+    }
+};
+
+// Reads rows of link.
+class LinkReader {
+  public:
+    explicit LinkReader(Relation relation) : description_(RelationGetDescr(relation)) {
+        for (int i = 0; i < column_count; i++)
+            numbers_[i] = column_number(relation, columns[i].name, columns[i].type);
+    }
+    LinkRow read(HeapTuple tuple) const {
+        return read([&](AttrNumber number, bool& is_null) { return heap_getattr(tuple, number, description_, &is_null); });
+    }
+    LinkRow read(TupleTableSlot* slot) const {
+        return read([&](AttrNumber number, bool& is_null) { return slot_getattr(slot, number, &is_null); });
+    }
+
+  private:
+    template <typename Value> LinkRow read(Value&& value) const {
+        LinkRow row;
+        for (int i = 0; i < column_count; i++) {
+            row.values[i] = value(numbers_[i], row.nulls[i]);
+            if (row.nulls[i] && !columns[i].is_nullable) // as it may be before the constraint is checked, or without it
+                ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION),
+                                errmsg("null value in column \"%s\" of relation \"link\"", columns[i].name)));
+        }
+        return row;
+    }
+
+    TupleDesc description_;
+    AttrNumber numbers_[column_count];
+};
+
+// A transition table, row by row. The values of a row last until the next one is read.
+class TransitionTable {
+  public:
+    TransitionTable(Tuplestorestate* store, Relation relation)
+        : store_(store), reader_(relation),
+          slot_(MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsMinimalTuple)),
+          pointer_(tuplestore_alloc_read_pointer(store, EXEC_FLAG_REWIND)) {
+        tuplestore_select_read_pointer(store_, pointer_);
+        tuplestore_rescan(store_);
+    }
+    bool next(LinkRow& row) {
+        const MemoryContext caller = MemoryContextSwitchTo(context_); // of rows that were on disk
+        tuplestore_select_read_pointer(store_, pointer_);
+        const bool is_there = tuplestore_gettupleslot(store_, true, false, slot_);
+        MemoryContextSwitchTo(caller);
+        if (is_there)
+            row = reader_.read(slot_);
+        return is_there;
+    }
+    void close() const { ExecDropSingleTupleTableSlot(slot_); }
+
+  private:
+    Tuplestorestate* store_;
+    LinkReader reader_;
+    TupleTableSlot* slot_;
+    int pointer_;
+    MemoryContext context_ = CurrentMemoryContext;
+};
+
+// Workspaces and codes of links, as parameters of a statement.
+class Codes {
+  public:
+    void add(const LinkRow& row) {
+        workspaces_[count_] = row.values[workspace_id];
+        codes_[count_++] = text_datum(row.code());
+    }
+    bool empty() const { return count_ == 0; }
+    struct Parameters {
+        Argument workspaces, codes;
+    };
+    Parameters take() {
+        const Parameters taken{
+            {"workspaces", PointerGetDatum(construct_array(workspaces_, count_, INT4OID, 4, true, TYPALIGN_INT))},
+            {"codes", PointerGetDatum(construct_array(codes_, count_, TEXTOID, -1, false, TYPALIGN_INT))}};
+        count_ = 0;
+        return taken;
+    }
+
+  private:
+    Datum workspaces_[batch_size];
+    Datum codes_[batch_size];
+    int count_ = 0;
+};
+
+// Links whose URL is to be checked.
+class UrlBatch {
+  public:
+    void add(const LinkRow& row) {
+        if (const StoredUrl url = row.stored_url(); !was_accepted(url))
+            urls_[count_++] = {url.workspace_id, copied(url.short_code), copied(url.original_url),
+                               url.url_digest.data() ? copied(url.url_digest) : std::string_view()};
+    }
+    void check() {
+        if (count_ > 0)
+            check_stored_urls(urls_, count_);
+        count_ = 0;
+    }
+
+  private:
+    static std::string_view copied(std::string_view text) {
+        return {static_cast<const char*>(memcpy(palloc(text.size() + 1), text.data(), text.size())), text.size()};
+    }
+
+    StoredUrl urls_[batch_size];
+    int count_ = 0;
+};
+
+// Calls `next`, which reads a row, until there is none, and `together` after as many as are looked up together, and at
+// the end. What they allocate is freed after that.
+template <typename Next, typename Together> void in_batches(Next&& next, Together&& together) {
+    const MemoryContext batch = AllocSetContextCreate(CurrentMemoryContext, "shortener links", ALLOCSET_DEFAULT_SIZES);
+    const MemoryContext outer = MemoryContextSwitchTo(batch);
+    for (bool more = true; more;) {
+        for (int rows = 0; rows < batch_size && more; rows++)
+            more = next();
+        together();
+        MemoryContextReset(batch);
+        CHECK_FOR_INTERRUPTS();
+    }
+    MemoryContextSwitchTo(outer);
+    MemoryContextDelete(batch);
+}
+
+// In a memory of its own, because it is large for a stack.
+template <typename T> T* allocate() {
+    return new (palloc(sizeof(T))) T;
+}
+
+// A reserved or retired code is refused after the insert, by a look at what is committed now: while the insert
+// waited on the unique index, a cleanup may have retired the very code, unseen by an older snapshot.
+void refuse_used_codes(Codes& codes) {
+    if (codes.empty())
+        return;
+    static KeptStatement refused(
+        "SELECT n.short_code, r.reserved FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes))"
+        " n (workspace_id, short_code) CROSS JOIN LATERAL ("
+        " SELECT true AS reserved FROM shortener.reserved_code"
+        "  WHERE code OPERATOR(pg_catalog.=) pg_catalog.lower(n.short_code COLLATE pg_catalog.\"C\")"
+        " UNION ALL"
+        " SELECT false FROM shortener.retired_code"
+        "  WHERE workspace_id OPERATOR(pg_catalog.=) n.workspace_id"
+        "    AND short_code OPERATOR(pg_catalog.=) n.short_code"
+        " OFFSET 0) r LIMIT 1",
+        {{"workspaces", INT4ARRAYOID}, {"codes", TEXTARRAYOID}});
+    const auto section = OwnerSection::to_read({"reserved_code", "retired_code"});
+    const Codes::Parameters parameters = codes.take();
+    const Rows rows = refused.run_latest({parameters.workspaces, parameters.codes});
+    section.end();
+    if (rows.empty()) {
+        rows.release();
+        return;
+    }
+    const char* code = TextDatumGetCString(rows[0].required<Datum>(1));
+    if (rows[0].required<bool>(2))
+        ereport(ERROR, (errcode(ERRCODE_RESERVED_NAME), errmsg("short code \"%s\" is reserved", code),
+                        errdetail("Reserved words are in shortener.reserved_code."),
+                        errhint("Choose another alias.")));
+    ereport(ERROR, (errcode(ERRCODE_UNIQUE_VIOLATION), errmsg("short code \"%s\" was used before", code),
+                    errdetail("The code of a removed link is never given to another one."),
+                    errhint("Choose another alias.")));
+}
+
+// The codes of removed links, which no link may have again; the only place where that is written. Whoever may delete a
+// link need not have a right on that table. Somebody may have retired the code of a link by hand. Nobody can do so twice
+// at once, since the link is locked; ON CONFLICT would take twice as long.
+void retire(Codes& codes) {
+    if (codes.empty())
+        return;
+    static KeptStatement statement(
+        "INSERT INTO shortener.retired_code (workspace_id, short_code)"
+        " SELECT o.workspace_id, o.short_code FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes))"
+        " o (workspace_id, short_code) WHERE NOT EXISTS (SELECT FROM shortener.retired_code r"
+        " WHERE r.workspace_id OPERATOR(pg_catalog.=) o.workspace_id"
+        " AND r.short_code OPERATOR(pg_catalog.=) o.short_code OFFSET 0)",
+        {{"workspaces", INT4ARRAYOID}, {"codes", TEXTARRAYOID}});
+    const auto section = OwnerSection::to_write({"retired_code"}, {"link"});
+    const Codes::Parameters parameters = codes.take();
+    statement.run({parameters.workspaces, parameters.codes});
+    section.end();
+}
+
+bool same(const LinkRow& before, const LinkRow& after, Column column) {
+    if (before.nulls[column] || after.nulls[column])
+        return before.nulls[column] == after.nulls[column];
+    const Oid type = columns[column].type;
+    if (type == TEXTOID || type == BYTEAOID)
+        return text_view(before.values[column]) == text_view(after.values[column]);
+    return before.values[column] == after.values[column];
+}
+
+bool same_answer(const LinkRow& before, const LinkRow& after) {
+    return same(before, after, original_url) && same(before, after, redirect_status) &&
+           same(before, after, is_active) && before.nulls[deleted_at] == after.nulls[deleted_at] &&
+           same(before, after, expires_at);
+}
+
+void refuse_change(const LinkRow& before, const LinkRow& after) {
+    for (const Column column : {workspace_id, id, short_code})
+        if (!same(before, after, column))
+            ereport(ERROR, (errcode(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION),
+                            errmsg("%s of a link cannot be changed", columns[column].name),
+                            errdetail("A published code keeps its meaning."),
+                            errhint("Delete the link and create another.")));
+    if (!before.nulls[deleted_at] && !same(before, after, deleted_at))
+        ereport(ERROR, (errcode(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION),
+                        errmsg("deleted_at of a deleted link cannot be changed"),
+                        errdetail("A deleted link stays deleted, and its code is never used again.")));
+}
+
+[[noreturn]] void raise_not_ours(const TriggerData* data) {
+    ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                    errmsg("trigger \"%s\" is not one of shortener.link", data->tg_trigger->tgname),
+                    errhint("CALL shortener.install();")));
+}
 
 TriggerData* trigger_data(FunctionCallInfo fcinfo) {
     if (!CALLED_AS_TRIGGER(fcinfo))
@@ -38,176 +314,123 @@ TriggerData* trigger_data(FunctionCallInfo fcinfo) {
     return reinterpret_cast<TriggerData*>(fcinfo->context);
 }
 
-// The data of a trigger of link that fires as install() sets it. Anybody may attach the functions to a table of their
-// own, or otherwise, where rows and columns are not what they read.
-TriggerData* link_trigger_data(FunctionCallInfo fcinfo, bool (*as_meant)(TriggerEvent)) {
+// The data of a trigger of link that fires as install() sets it, with the transition tables that it reads. Anybody may
+// attach the functions to a table of their own, or otherwise, where rows and columns are not what they read.
+TriggerData* link_trigger_data(FunctionCallInfo fcinfo, TriggerEvent event, bool reads_old, bool reads_new) {
     TriggerData* const data = trigger_data(fcinfo);
     const Relation relation = data->tg_relation;
-    if (!as_meant(data->tg_event) || RelationGetNamespace(relation) != get_namespace_oid("shortener", true) ||
-        std::string_view(RelationGetRelationName(relation)) != "link")
-        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("trigger \"%s\" is not one of shortener.link", data->tg_trigger->tgname),
-                        errhint("CALL shortener.install();")));
+    if ((data->tg_event & (TRIGGER_EVENT_OPMASK | TRIGGER_EVENT_ROW | TRIGGER_EVENT_TIMINGMASK)) != event ||
+        RelationGetNamespace(relation) != get_namespace_oid("shortener", true) ||
+        std::string_view(RelationGetRelationName(relation)) != "link" || (reads_old && !data->tg_oldtable) ||
+        (reads_new && !data->tg_newtable))
+        raise_not_ours(data);
     return data;
-}
-
-SipKey cache_key() {
-    static KeptStatement statement("SELECT cache_key FROM shortener.installation", {});
-    statement.run();
-    bool is_null = true;
-    const Datum value = SPI_processed == 1 ? result_value(0, 1, is_null) : 0;
-    if (is_null)
-        elog(ERROR, "shortener.installation has no row");
-    unsigned char bytes[16] = {};
-    const std::string_view stored = text_view(value);
-    stored.copy(reinterpret_cast<char*>(bytes), sizeof bytes);
-    return SipKey::from_bytes(bytes);
-}
-
-// Tells caches of the (workspace_id, short_code) rows of the last result.
-void notify_changed() {
-    const uint64 count = SPI_processed;
-    SPITupleTable* const changed = SPI_tuptable;
-    if (count == 0)
-        return;
-    if (count > max_tags) {
-        Async_Notify(channel, flush);
-        return;
-    }
-    const SipKey key = cache_key();
-    StringInfoData payload;
-    initStringInfo(&payload);
-    for (uint64 row = 0; row < count; row++) {
-        bool is_null;
-        const int32 workspace_id = DatumGetInt32(SPI_getbinval(changed->vals[row], changed->tupdesc, 1, &is_null));
-        const std::string_view code = text_view(SPI_getbinval(changed->vals[row], changed->tupdesc, 2, &is_null));
-        appendStringInfo(&payload, "%s%016llx", row ? " " : "",
-                         static_cast<unsigned long long>(code_tag(key, workspace_id, code)));
-    }
-    Async_Notify(channel, payload.data);
-}
-
-// A reserved or retired code is refused after the insert, by a look at what is committed now: while the insert
-// waited on the unique index, a cleanup may have retired the very code, unseen by an older snapshot.
-void after_insert() {
-    static KeptStatement refused(
-        "SELECT n.short_code, r.reserved FROM new_link n CROSS JOIN LATERAL ("
-        " SELECT true AS reserved FROM shortener.reserved_code"
-        "  WHERE code OPERATOR(pg_catalog.=) pg_catalog.lower(n.short_code)"
-        " UNION ALL"
-        " SELECT false FROM shortener.retired_code"
-        "  WHERE workspace_id OPERATOR(pg_catalog.=) n.workspace_id"
-        "    AND short_code OPERATOR(pg_catalog.=) n.short_code"
-        " OFFSET 0) r LIMIT 1",
-        {});
-    refused.run_latest();
-    if (SPI_processed > 0) {
-        bool is_null;
-        const char* code = TextDatumGetCString(result_value(0, 1, is_null));
-        if (DatumGetBool(result_value(0, 2, is_null)))
-            ereport(ERROR, (errcode(ERRCODE_RESERVED_NAME), errmsg("short code \"%s\" is reserved", code),
-                            errdetail("Reserved words are in shortener.reserved_code."),
-                            errhint("Choose another alias.")));
-        ereport(ERROR, (errcode(ERRCODE_UNIQUE_VIOLATION), errmsg("short code \"%s\" was used before", code),
-                        errdetail("The code of a removed link is never given to another one."),
-                        errhint("Choose another alias.")));
-    }
-
-    // A cache may hold "unknown" for an alias that somebody tried before it was made. Nobody knew a generated
-    // code before, and a link with a digest has one.
-    static KeptStatement own_links(
-        "SELECT workspace_id, short_code FROM new_link WHERE url_digest IS NULL LIMIT 257", {});
-    own_links.run();
-    notify_changed();
-}
-
-// A link stands twice among its old and new states, each once if what it answers has changed. Not a join: the plan
-// is kept from the first update, mostly of one link, and a loop over the squares of a later one of many.
-void after_update() {
-    static KeptStatement changed(
-        "SELECT DISTINCT workspace_id, short_code FROM ("
-        " SELECT workspace_id, short_code FROM ("
-        "  SELECT workspace_id, short_code, original_url, redirect_status, is_active, deleted_at IS NULL AS is_there,"
-        "   expires_at FROM new_link"
-        "  UNION ALL"
-        "  SELECT workspace_id, short_code, original_url, redirect_status, is_active, deleted_at IS NULL,"
-        "   expires_at FROM old_link) state"
-        " GROUP BY workspace_id, short_code, original_url, redirect_status, is_active, is_there, expires_at"
-        " HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 1) changed "
-        "LIMIT 257",
-        {});
-    changed.run();
-    notify_changed();
-}
-
-void after_delete() {
-    // Somebody may have retired the code of a link by hand. Nobody can do so twice at once, since the link is locked;
-    // ON CONFLICT would take twice as long.
-    static KeptStatement retire(
-        "INSERT INTO shortener.retired_code (workspace_id, short_code)"
-        " SELECT o.workspace_id, o.short_code FROM old_link o WHERE NOT EXISTS (SELECT FROM shortener.retired_code r"
-        " WHERE r.workspace_id OPERATOR(pg_catalog.=) o.workspace_id"
-        " AND r.short_code OPERATOR(pg_catalog.=) o.short_code OFFSET 0)",
-        {});
-    retire.run();
-    // Whoever was gone before is gone now: a cleanup of expired links tells nobody.
-    static KeptStatement were_active(
-        "SELECT workspace_id, short_code FROM old_link"
-        " WHERE is_active AND deleted_at IS NULL"
-        " AND (expires_at IS NULL OR expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp()) LIMIT 257",
-        {});
-    were_active.run();
-    notify_changed();
-}
-
-bool changes(const TriggerData* data, int column) {
-    const TupleDesc description = RelationGetDescr(data->tg_relation);
-    bool old_null, new_null;
-    const Datum before = heap_getattr(data->tg_trigtuple, column, description, &old_null);
-    const Datum after = heap_getattr(data->tg_newtuple, column, description, &new_null);
-    const Form_pg_attribute attribute = TupleDescAttr(description, column - 1);
-    return old_null != new_null ||
-           (!old_null && !datum_image_eq(before, after, attribute->attbyval, attribute->attlen));
 }
 
 } // namespace
 
-SHORTENER_FUNCTION(shortener_link_changed) {
-    TriggerData* const data = link_trigger_data(
-        fcinfo, [](TriggerEvent event) { return TRIGGER_FIRED_AFTER(event) && TRIGGER_FIRED_FOR_STATEMENT(event); });
+SHORTENER_FUNCTION(shortener_after_link_insert) {
+    TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_INSERT | TRIGGER_EVENT_AFTER, false, true);
     SPI_connect();
-    SPI_register_trigger_data(data);
-    const AsOwner owner(data->tg_relation->rd_rel->relowner); // who may change links need not read the cache key
-    if (TRIGGER_FIRED_BY_INSERT(data->tg_event))
-        after_insert();
-    else if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
-        after_update();
-    else if (TRIGGER_FIRED_BY_DELETE(data->tg_event))
-        after_delete();
-    owner.end();
+    Codes* const codes = allocate<Codes>();
+    UrlBatch* const urls = allocate<UrlBatch>();
+    ChangedCodes* const changed = allocate<ChangedCodes>();
+    TransitionTable inserted(data->tg_newtable, data->tg_relation);
+    in_batches(
+        [&] {
+            LinkRow row;
+            if (!inserted.next(row))
+                return false;
+            codes->add(row);
+            urls->add(row);
+            // A cache may hold "unknown" for an alias that somebody tried before it was made. Nobody knew a generated
+            // code before, and a link with a digest has one.
+            if (row.nulls[url_digest])
+                changed->add(row.workspace(), row.code());
+            return true;
+        },
+        [&] {
+            urls->check();
+            refuse_used_codes(*codes);
+        });
+    inserted.close();
+    changed->notify();
     SPI_finish();
-    PG_RETURN_POINTER(nullptr);
+    return no_row;
 }
 
-SHORTENER_FUNCTION(shortener_link_touched) {
-    TriggerData* const data = link_trigger_data(fcinfo, [](TriggerEvent event) {
-        return TRIGGER_FIRED_BEFORE(event) && TRIGGER_FIRED_FOR_ROW(event) && TRIGGER_FIRED_BY_UPDATE(event);
-    });
+SHORTENER_FUNCTION(shortener_after_link_update) {
+    TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_AFTER, true, true);
+    SPI_connect();
+    UrlBatch* const urls = allocate<UrlBatch>();
+    ChangedCodes* const changed = allocate<ChangedCodes>();
+    // The executor adds to both tables at once, so the states of a link stand at the same place.
+    TransitionTable before(data->tg_oldtable, data->tg_relation), after(data->tg_newtable, data->tg_relation);
+    in_batches(
+        [&] {
+            LinkRow old_row, new_row;
+            const bool is_there = before.next(old_row);
+            if (after.next(new_row) != is_there)
+                raise_not_ours(data);
+            if (!is_there)
+                return false;
+            refuse_change(old_row, new_row);
+            if (!same(old_row, new_row, original_url) || !same(old_row, new_row, url_digest))
+                urls->add(new_row);
+            if (!same_answer(old_row, new_row))
+                changed->add(new_row.workspace(), new_row.code());
+            return true;
+        },
+        [&] { urls->check(); });
+    before.close();
+    after.close();
+    changed->notify();
+    SPI_finish();
+    return no_row;
+}
+
+SHORTENER_FUNCTION(shortener_after_link_delete) {
+    TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_DELETE | TRIGGER_EVENT_AFTER, true, false);
+    SPI_connect();
+    Codes* const codes = allocate<Codes>();
+    ChangedCodes* const changed = allocate<ChangedCodes>();
+    TransitionTable deleted(data->tg_oldtable, data->tg_relation);
+    in_batches(
+        [&] {
+            LinkRow row;
+            if (!deleted.next(row))
+                return false;
+            codes->add(row);
+            // Whoever was gone before is gone now: a cleanup of expired links tells nobody.
+            if (row.redirects())
+                changed->add(row.workspace(), row.code());
+            return true;
+        },
+        [&] { retire(*codes); });
+    deleted.close();
+    changed->notify();
+    SPI_finish();
+    return no_row;
+}
+
+// A link that leads elsewhere than before, and that create-or-get would still give for the URL that it had, becomes a
+// link of its own.
+SHORTENER_FUNCTION(shortener_before_link_update) {
+    TriggerData* const data = link_trigger_data(
+        fcinfo, TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_ROW | TRIGGER_EVENT_BEFORE, false, false);
     const TupleDesc description = RelationGetDescr(data->tg_relation);
-    for (const char* name : {"workspace_id", "id", "short_code"})
-        if (changes(data, SPI_fnumber(description, name)))
-            ereport(ERROR, (errcode(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION),
-                            errmsg("%s of a link cannot be changed", name),
-                            errdetail("A published code keeps its meaning."),
-                            errhint("Delete the link and create another.")));
-    int column = SPI_fnumber(description, "updated_at");
-    Datum now = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
-    bool is_null = false;
-    PG_RETURN_POINTER(heap_modify_tuple_by_cols(data->tg_newtuple, description, 1, &column, &now, &is_null));
-}
-
-SHORTENER_FUNCTION(shortener_flush_caches) {
-    trigger_data(fcinfo);
-    Async_Notify(channel, flush);
-    PG_RETURN_POINTER(nullptr);
+    const LinkReader reader(data->tg_relation);
+    const LinkRow old_row = reader.read(data->tg_trigtuple), new_row = reader.read(data->tg_newtuple);
+    bool loses_digest = false;
+    if (!new_row.nulls[url_digest] && !same(old_row, new_row, original_url) && same(old_row, new_row, url_digest)) {
+        SPI_connect();
+        loses_digest = !has_right_digest(new_row.stored_url());
+        SPI_finish();
+    }
+    int numbers[] = {column_number(data->tg_relation, "updated_at", TIMESTAMPTZOID),
+                     column_number(data->tg_relation, columns[url_digest].name, columns[url_digest].type)};
+    Datum values[] = {TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()), 0};
+    bool nulls[] = {false, true};
+    return PointerGetDatum(heap_modify_tuple_by_cols(data->tg_newtuple, description, loses_digest ? 2 : 1, numbers,
+                                                     values, nulls));
 }

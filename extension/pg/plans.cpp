@@ -1,11 +1,15 @@
 #include "pg/plans.h"
 
+#include <cstring>
+
+#include "core/ascii.h"
+
 #include "pg/guard.h"
 
 extern "C" {
-#include "catalog/namespace.h"
+#include "lib/stringinfo.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/plancache.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -13,26 +17,57 @@ extern "C" {
 
 namespace shortener {
 
-void require_install() {
-    const Oid schema = get_namespace_oid("shortener", true);
-    if (!OidIsValid(schema) || !OidIsValid(get_relname_relid("installation", schema)))
-        ereport(ERROR,
-                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                 errmsg("the tables of shortener are not installed"), errhint("CALL shortener.install();")));
+void Row::raise_null(int column) const {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                    errmsg("column \"%s\" of a link is null", SPI_fname(table_->tupdesc, column)),
+                    errhint("A trigger on shortener.link may have set it.")));
+}
+
+// The text with $1, $2 ... in the place of the names.
+char* KeptStatement::numbered_sql() const {
+    StringInfoData text;
+    initStringInfo(&text);
+    for (const char* rest = sql_; *rest;) {
+        const std::size_t plain = std::strcspn(rest, "$");
+        appendBinaryStringInfo(&text, rest, static_cast<int>(plain));
+        rest += plain;
+        if (!*rest)
+            break;
+        std::size_t length = 1;
+        while (is_ascii_letter(rest[length]) || rest[length] == '_')
+            length++;
+        const std::string_view name(rest + 1, length - 1);
+        int number = 0;
+        while (number < count_ && name != parameters_[number].name)
+            number++;
+        if (number == count_)
+            elog(ERROR, "unknown parameter in: %s", sql_);
+        appendStringInfo(&text, "$%d", number + 1);
+        rest += length;
+    }
+    return text.data;
 }
 
 void KeptStatement::prepare() {
     if (!plan_) {
-        SPIPlanPtr plan = SPI_prepare_cursor(sql_, count_, types_, CURSOR_OPT_GENERIC_PLAN);
+        Oid types[max_parameters];
+        for (int i = 0; i < count_; i++)
+            types[i] = parameters_[i].type;
+        if (!text_)
+            text_ = MemoryContextStrdup(TopMemoryContext, numbered_sql());
+        SPIPlanPtr plan = SPI_prepare_cursor(text_, count_, types, CURSOR_OPT_GENERIC_PLAN);
         if (!plan)
             fail(SPI_result);
         if (SPI_keepplan(plan) != 0)
             fail(SPI_ERROR_ARGUMENT);
         plan_ = plan;
     }
-    // The setting holds for the planning alone, not for what triggers of the user's own do during the run.
+    // The settings hold for the planning alone, not for what triggers of the user's own do during the run.
+    // Where there is no way around a sequential scan, enable_seqscan adds so much to its cost that it would
+    // be worth compiling.
     const int nest_level = NewGUCNestLevel();
-    set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+    for (const char* setting : {"enable_seqscan", "jit"})
+        set_config_option(setting, "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
     CachedPlan* const planned = SPI_plan_get_cached_plan(plan_);
     AtEOXact_GUC(true, nest_level);
     if (planned)
@@ -40,21 +75,62 @@ void KeptStatement::prepare() {
     is_planned_ = true;
 }
 
-void KeptStatement::run_latest() {
-    expect(SPI_execute_snapshot(plan(), nullptr, nullptr, GetLatestSnapshot(), InvalidSnapshot, false, false,
-                                0));
+Rows KeptStatement::run_latest(std::initializer_list<Argument> arguments) {
+    return run(arguments, GetLatestSnapshot(), false);
 }
 
-void KeptStatement::fail(int result) {
+Rows KeptStatement::run(std::initializer_list<Argument> arguments, Snapshot snapshot, bool read_only) {
+    const MemoryContext context = CurrentMemoryContext;
+    if (!is_planned_ || !SPI_plan_is_valid(plan_))
+        prepare();
+    Datum values[max_parameters];
+    char nulls[max_parameters];
+    int count = 0;
+    for (const Argument& argument : arguments) {
+        if (count == count_ || std::strcmp(argument.name, parameters_[count].name) != 0)
+            elog(ERROR, "unexpected argument \"%s\" for: %s", argument.name, sql_);
+        values[count] = argument.value.value_or(0);
+        nulls[count++] = argument.value ? ' ' : 'n';
+    }
+    if (count != count_)
+        elog(ERROR, "%d arguments instead of %d for: %s", count, count_, sql_);
+    volatile int result;
+    PG_TRY();
+    { result = SPI_execute_snapshot(plan_, values, nulls, snapshot, InvalidSnapshot, read_only, true, 0); }
+    PG_CATCH();
+    {
+        MemoryContextSwitchTo(context);
+        rethrow_without_text();
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(context); // SPI leaves its own
+    if (result < 0)
+        fail(result);
+    return {SPI_tuptable, SPI_processed};
+}
+
+// The line of the context that SPI adds would show the caller a statement that is none of theirs.
+void KeptStatement::rethrow_without_text() const {
+    ErrorData* const error = CopyErrorData();
+    FlushErrorState();
+    if (char* const text = error->context ? std::strstr(error->context, text_) : nullptr) {
+        char* line = text;
+        while (line > error->context && line[-1] != '\n')
+            line--;
+        const char* const rest = std::strchr(text, '\n');
+        if (rest)
+            std::memmove(line, rest + 1, std::strlen(rest + 1) + 1);
+        else
+            *(line > error->context ? line - 1 : line) = '\0';
+        if (!*error->context)
+            error->context = nullptr;
+    }
+    ReThrowError(error);
+}
+
+void KeptStatement::fail(int result) const {
     elog(ERROR, "%s: %s", SPI_result_code_string(result), sql_);
     pg_unreachable();
 }
 
 } // namespace shortener
-
-using namespace shortener;
-
-SHORTENER_FUNCTION(shortener_require_install) {
-    require_install();
-    PG_RETURN_BOOL(true);
-}

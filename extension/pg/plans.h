@@ -3,11 +3,16 @@
 // Statements that are prepared once per session and kept.
 //
 // Every name and operator in them is qualified, so that the caller's search_path changes nothing, and the
-// values travel as parameters. Postgres plans a kept statement anew when its tables or their statistics
-// change. Until then a plan made for an empty table must serve as well for a million links that came in the
-// same transaction, so plans are generic and never read a table whole that has an index for it.
+// values travel as parameters, which have names: `$code` in the text is the parameter "code". Postgres plans
+// a kept statement anew when its tables or their statistics change. Until then a plan made for an empty table
+// must serve as well for a million links that came in the same transaction, so plans are generic and never
+// read a table whole that has an index for it.
 
 #include <initializer_list>
+#include <optional>
+#include <string_view>
+
+#include "pg/text.h"
 
 extern "C" {
 #include "postgres.h"
@@ -17,50 +22,111 @@ extern "C" {
 
 namespace shortener {
 
-// Raises an error with the hint to call install() unless the tables are there.
-void require_install();
+template <typename T> T from_datum(Datum datum);
+template <> inline Datum from_datum(Datum datum) {
+    return datum;
+}
+template <> inline bool from_datum(Datum datum) {
+    return DatumGetBool(datum);
+}
+template <> inline int16 from_datum(Datum datum) {
+    return DatumGetInt16(datum);
+}
+template <> inline int32 from_datum(Datum datum) {
+    return DatumGetInt32(datum);
+}
+template <> inline int64 from_datum(Datum datum) {
+    return DatumGetInt64(datum);
+}
+template <> inline std::string_view from_datum(Datum datum) {
+    return text_view(datum);
+}
+
+// A row of a result; columns count from 1.
+class Row {
+  public:
+    Row(const SPITupleTable* table, uint64 index) : table_(table), index_(index) {}
+
+    template <typename T> std::optional<T> get(int column) const {
+        bool is_null;
+        const Datum value = SPI_getbinval(table_->vals[index_], table_->tupdesc, column, &is_null);
+        return is_null ? std::nullopt : std::optional<T>(from_datum<T>(value));
+    }
+
+    // Of a column that only somebody else's trigger or policy can have made NULL: an error then.
+    template <typename T> T required(int column) const {
+        const std::optional<T> value = get<T>(column);
+        if (!value)
+            raise_null(column);
+        return *value;
+    }
+
+  private:
+    [[noreturn]] void raise_null(int column) const;
+
+    const SPITupleTable* table_;
+    uint64 index_;
+};
+
+// The result of a statement, valid until SPI_finish.
+class Rows {
+  public:
+    Rows(SPITupleTable* table, uint64 count) : table_(table), count_(count) {}
+
+    uint64 count() const { return count_; }
+    bool empty() const { return count_ == 0; }
+    Row operator[](uint64 index) const { return {table_, index}; }
+
+    // For results that would pile up in a loop.
+    void release() const { SPI_freetuptable(table_); }
+
+  private:
+    SPITupleTable* table_; // nullptr: the statement returns no rows, and count_ is how many it changed
+    uint64 count_;
+};
+
+struct Parameter {
+    const char* name;
+    Oid type;
+};
+
+// A value for a parameter; without one it is NULL.
+struct Argument {
+    const char* name;
+    std::optional<Datum> value;
+};
 
 class KeptStatement {
   public:
     static constexpr int max_parameters = 16;
 
-    constexpr KeptStatement(const char* sql, std::initializer_list<Oid> types) : sql_(sql) {
-        for (const Oid type : types)
-            types_[count_++] = type;
+    constexpr KeptStatement(const char* sql, std::initializer_list<Parameter> parameters) : sql_(sql) {
+        for (const Parameter& parameter : parameters)
+            parameters_[count_++] = parameter;
     }
 
-    // Between SPI_connect and SPI_finish. Sees what the transaction has done so far, and what others have
-    // committed as far as the isolation level allows. The result is in SPI_processed and SPI_tuptable.
-    void run(const Datum* values = nullptr, const char* nulls = nullptr) {
-        expect(SPI_execute_plan(plan(), const_cast<Datum*>(values), nulls, false, 0));
+    // Between SPI_connect and SPI_finish, with an argument for each parameter in their order. Sees what the
+    // transaction has done so far, and what others have committed as far as the isolation level allows.
+    Rows run(std::initializer_list<Argument> arguments = {}) {
+        return run(arguments, InvalidSnapshot, false);
     }
 
     // The same with a snapshot taken now at every isolation level, as foreign keys are checked.
-    void run_latest();
+    Rows run_latest(std::initializer_list<Argument> arguments = {});
 
   private:
-    SPIPlanPtr plan() {
-        if (!is_planned_ || !SPI_plan_is_valid(plan_))
-            prepare();
-        return plan_;
-    }
+    Rows run(std::initializer_list<Argument> arguments, Snapshot snapshot, bool read_only);
     void prepare();
-    void expect(int result) {
-        if (result < 0)
-            fail(result);
-    }
-    [[noreturn]] void fail(int result);
+    char* numbered_sql() const;
+    [[noreturn]] void fail(int result) const;
+    [[noreturn]] void rethrow_without_text() const;
 
     const char* sql_;
-    Oid types_[max_parameters] = {};
+    const char* text_ = nullptr; // with numbers for the names
+    Parameter parameters_[max_parameters] = {};
     int count_ = 0;
     SPIPlanPtr plan_ = nullptr;
     bool is_planned_ = false;
 };
-
-// A value of the last result.
-inline Datum result_value(uint64 row, int column, bool& is_null) {
-    return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &is_null);
-}
 
 } // namespace shortener

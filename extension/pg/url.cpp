@@ -13,18 +13,6 @@ extern "C" {
 
 using namespace shortener;
 
-namespace {
-
-// Storage for one call of the core; small URLs, as most are, do without palloc.
-struct UrlBuffer {
-    char small[16384];
-    std::span<char> of_bound(std::size_t bound) {
-        return {bound <= sizeof small ? small : static_cast<char*>(palloc(bound)), bound};
-    }
-};
-
-} // namespace
-
 namespace shortener {
 
 std::string_view utf8_from_database(std::string_view text) {
@@ -48,7 +36,7 @@ UrlRules url_rules_from_array(ArrayType* names) {
         const std::string_view name = nulls[i] ? "NULL" : text_view(elements[i]);
         const UrlRules rule = nulls[i] ? UrlRules::none : url_rule(name);
         if (rule == UrlRules::none)
-            raise_error(unknown_url_rule_text(), name);
+            raise(LinkError::unknown_rule, name);
         rules = rules | rule;
     }
     return rules;
@@ -59,22 +47,22 @@ UrlRules url_rules_from_array(ArrayType* names) {
 SHORTENER_FUNCTION(shortener_canonical_url) {
     const std::string_view given = text_argument(fcinfo, 0);
     const std::string_view input = utf8_from_database(given);
-    UrlBuffer buffer;
+    UrlBuffer buffer(input.size());
     Url url;
-    const UrlError error = canonical_url(input, buffer.of_bound(url_bound(input.size())), url);
+    const UrlError error = canonical_url(input, buffer.span(), url);
     if (error != UrlError::none)
-        raise_error(error_text(error), given);
+        raise(error, given);
     PG_RETURN_DATUM(text_datum(url.href));
 }
 
 SHORTENER_FUNCTION(shortener_is_url) {
     const std::string_view given = text_argument(fcinfo, 0);
     const std::string_view input = utf8_from_database(given);
-    UrlBuffer buffer;
+    UrlBuffer buffer(input.size());
     Url url;
-    const UrlError error = canonical_url(input, buffer.of_bound(url_bound(input.size())), url);
+    const UrlError error = canonical_url(input, buffer.span(), url);
     if (error == UrlError::idna_failed) // no answer is not "no"
-        raise_error(error_text(error), given);
+        raise(error, given);
     PG_RETURN_BOOL(error == UrlError::none);
 }
 
@@ -82,10 +70,10 @@ SHORTENER_FUNCTION(shortener_normalize_url) {
     const std::string_view given = text_argument(fcinfo, 0);
     const UrlRules rules = url_rules_from_array(PG_GETARG_ARRAYTYPE_P(1));
     const std::string_view input = utf8_from_database(given);
-    UrlBuffer buffer;
+    UrlBuffer buffer(input.size());
     std::string_view key;
-    const UrlError error = normalize_url(input, rules, buffer.of_bound(url_bound(input.size())), key);
+    const UrlError error = normalize_url(input, rules, buffer.span(), key);
     if (error != UrlError::none)
-        raise_error(error_text(error), given);
+        raise(error, given);
     PG_RETURN_DATUM(text_datum(key));
 }

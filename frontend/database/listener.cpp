@@ -73,10 +73,10 @@ asio::awaitable<std::string> Listener::begin() {
     const Result listening = co_await connection_.query("LISTEN shortener", {}, patience, error);
     if (!listening || PQresultStatus(listening.get()) != PGRES_COMMAND_OK)
         co_return listening ? explain(listening.get()) : error;
-    const Result result = co_await connection_.query("SELECT shortener.cache_key()", {}, patience, error);
+    const Result result = co_await connection_.query("SELECT shortener.notification_key()", {}, patience, error);
     const auto key = result ? read_key(result.get()) : std::nullopt;
     if (!key)
-        co_return result ? "cannot read the cache key: " + explain(result.get()) : error;
+        co_return result ? "cannot read the notification key: " + explain(result.get()) : error;
     cache_.set_key(*key);
     co_return std::string();
 }

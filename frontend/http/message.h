@@ -40,6 +40,9 @@ struct Response {
 // The reason phrase of a status that this program sends.
 std::string_view reason(int status) noexcept;
 
+// The present time as the field Date has it.
+std::string http_date();
+
 // Calls `field(name, value)` for every header field of the response but Date, Connection and Content-Length,
 // which are the transport's.
 template <typename Field> void for_each_field(const Response& response, Field&& field) {

@@ -6,12 +6,12 @@
 
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
 #include "app/respond.h"
-#include "http/body.h"
 
 namespace shortener {
 
@@ -22,16 +22,21 @@ using boost::system::error_code;
 namespace {
 
 constexpr std::size_t usual_buffer = 4096;
-// So much of pipelined answers is collected before it is written.
-constexpr std::size_t output_limit = 65536;
+// Room for answers that a connection keeps.
+constexpr std::size_t usual_output = 65536;
+// So many pipelined requests are answered at once; then other connections have their turn.
+constexpr int requests_in_a_turn = 16;
+// What the kernel may hold for a client that reads nothing (it takes twice of it). By itself it would go up
+// to megabytes.
+constexpr int send_buffer = 65536;
 // What a refused client may still send before the connection is closed under its hands.
 constexpr std::size_t linger_bytes = 1 << 20;
 constexpr std::chrono::seconds linger_time{1};
 
 } // namespace
 
-Session::Session(tcp::socket socket, const Common& common)
-    : socket_(std::move(socket)), common_(common), protocol_(make_protocol(*this)) {}
+Session::Session(tcp::socket socket, const SessionContext& context)
+    : socket_(std::move(socket)), context_(context) {}
 
 void Session::wait_for(Waiting what, std::chrono::milliseconds time) {
     waiting_ = what;
@@ -66,13 +71,16 @@ void Session::consume(std::size_t bytes) {
     }
 }
 
-Framing Session::frame(const Response& response) {
+void Session::append(const Response& response) {
     keep_alive_ = head_.keep_alive && !response.close && !draining_;
-    return {head_.request.method == Method::head, keep_alive_, head_.http_1_0, common_.date};
+    append_response(response,
+                    {head_.request.method == Method::head, keep_alive_, head_.http_1_0, context_.date},
+                    output_);
 }
 
 // Reads what there is. False: the client is gone, or it is time to go.
 asio::awaitable<bool> Session::read_more() {
+    turn_ = 0;
     if (begin_ > 0) {
         std::copy(buffer_.begin() + begin_, buffer_.begin() + end_, buffer_.begin());
         end_ -= begin_;
@@ -94,21 +102,20 @@ asio::awaitable<bool> Session::write() {
     error_code error;
     const std::size_t sent = socket_.write_some(asio::buffer(output_), error);
     if (error == asio::error::would_block || (!error && sent < output_.size())) {
-        wait_for(Waiting::writing, common_.settings.write_timeout);
+        wait_for(Waiting::writing, context_.settings.write_timeout);
         co_await asio::async_write(socket_, asio::buffer(output_.data() + sent, output_.size() - sent),
                                    asio::redirect_error(asio::use_awaitable, error));
         waiting_ = Waiting::nothing;
     }
     output_.clear();
-    if (output_.capacity() > output_limit)
+    if (output_.capacity() > usual_output)
         output_.shrink_to_fit();
     co_return !error;
 }
 
 void Session::refuse(int status) {
     handler().refused(status);
-    append_response(respond_refused(status), {head_.request.method == Method::head, false, head_.http_1_0, common_.date},
-                    output_);
+    append(respond_refused(status));
 }
 
 // Writes the last answer. False, for the callers: the connection is at its end.
@@ -137,23 +144,25 @@ asio::awaitable<void> Session::answer_later() {
         [&](auto&& resume) {
             auto shared =
                 std::make_shared<std::decay_t<decltype(resume)>>(std::forward<decltype(resume)>(resume));
-            protocol_->answer_later(head_, output_, [shared] { (*shared)(); });
+            handler().answer_later(head_.request, [this, shared](Response&& response) {
+                append(response);
+                (*shared)();
+            });
         },
         asio::use_awaitable);
 }
 
-// Reads and throws away the body after a head that has been read; afterwards the request is consumed. False:
-// the connection is at its end.
+// Reads and throws away the body after a head that has been consumed; afterwards the body is consumed as
+// well. False: the connection is at its end.
 asio::awaitable<bool> Session::read_body() {
-    BodyReader reader(head_, common_.settings.limits);
     for (bool asked = false;;) {
         std::size_t used = 0;
-        const BodyReader::State state = reader.read(unread(), used);
+        const RequestParser::State state = parser_->read_body(unread(), used);
         consume(used);
-        if (state == BodyReader::State::complete)
+        if (state == RequestParser::State::complete)
             co_return true;
-        if (state != BodyReader::State::incomplete) {
-            refuse(state == BodyReader::State::too_large ? 413 : 400);
+        if (state == RequestParser::State::refused) {
+            refuse(parser_->status());
             co_return co_await finish();
         }
         if (head_.expects_continue && !head_.http_1_0 && !std::exchange(asked, true)) {
@@ -172,29 +181,38 @@ asio::awaitable<bool> Session::read_body() {
     }
 }
 
-// Serves the request at the front of the buffer, reading more as needed. False: the connection is at its end.
-asio::awaitable<bool> Session::serve_one() {
-    for (;;) {
-        if (!unread().empty() || end_ > 0)
-            read_head(unread(), common_.settings.limits, head_);
-        else
-            head_.state = Head::State::incomplete;
-        if (head_.state == Head::State::complete)
-            break;
-        if (head_.state == Head::State::refused) {
-            refuse(head_.status);
+// Reads the head at the front of the buffer, which stays there. False: the connection is at its end.
+asio::awaitable<bool> Session::read_head(RequestParser::State& state) {
+    request_deadline_ = Clock::time_point::max();
+    Clock::time_point idle_deadline = Clock::time_point::max();
+    for (bool empty_line = false;;) {
+        // One empty line before a request is forgiven (RFC 9112, section 2.2), and is none.
+        if (!empty_line && unread().starts_with("\r\n")) {
+            consume(2);
+            empty_line = true;
+        }
+        state = RequestParser::State::incomplete;
+        if (!unread().empty() && (empty_line || unread() != "\r")) {
+            parser_.emplace(context_.settings.limits, head_);
+            state = parser_->read_head(unread());
+        }
+        if (state == RequestParser::State::refused) {
+            refuse(parser_->status());
             co_return co_await finish();
         }
+        if (state != RequestParser::State::incomplete)
+            co_return true;
         if (!output_.empty() && !co_await write())
             co_return false;
+        const Clock::time_point now = Clock::now();
         if (unread().empty()) {
             if (draining_)
                 co_return false;
-            request_deadline_ = Clock::time_point::max();
-            wait_for(Waiting::idle, common_.settings.idle_timeout);
+            idle_deadline = std::min(idle_deadline, now + context_.settings.idle_timeout);
+            waiting_ = Waiting::idle;
+            deadline_ = idle_deadline;
         } else {
-            if (request_deadline_ == Clock::time_point::max())
-                request_deadline_ = Clock::now() + common_.settings.request_timeout;
+            request_deadline_ = std::min(request_deadline_, now + context_.settings.request_timeout);
             waiting_ = Waiting::request;
             deadline_ = request_deadline_;
         }
@@ -205,44 +223,45 @@ asio::awaitable<bool> Session::serve_one() {
             co_return co_await finish();
         }
     }
-    if (request_deadline_ == Clock::time_point::max())
-        request_deadline_ = Clock::now() + common_.settings.request_timeout;
+}
 
-    if (unread().starts_with("\r\n")) { // RFC 9112, section 2.2; parsers of libraries do not know it
-        consume(2);
-        head_.size -= 2;
-    }
-
-    std::string_view bytes = unread().substr(0, head_.size);
-    std::string kept; // the views of a request outlive a buffer that moves
-    const bool has_body = head_.chunked || head_.content_length > 0;
-    if (has_body) {
-        kept = bytes;
-        bytes = kept;
-        read_head(bytes, common_.settings.limits, head_);
-        consume(bytes.size());
+// Serves the next request. False: the connection is at its end.
+asio::awaitable<bool> Session::serve_one() {
+    RequestParser::State state;
+    if (!co_await read_head(state))
+        co_return false;
+    std::size_t size = parser_->head_size();
+    std::vector<char> kept; // the request is views into it
+    if (state == RequestParser::State::body) {
+        request_deadline_ = std::min(request_deadline_, Clock::now() + context_.settings.request_timeout);
+        const std::string_view rest = unread().substr(size);
+        kept.assign(rest.begin(), rest.end());
+        kept.swap(buffer_);
+        begin_ = 0;
+        end_ = buffer_.size();
+        size = 0;
         if (!co_await read_body())
             co_return false;
     }
     head_.request.peer = peer_;
-    const Protocol::Outcome outcome = protocol_->answer(bytes, head_, output_);
-    if (outcome == Protocol::Outcome::refused) {
-        refuse(400);
-        co_return co_await finish();
-    }
-    if (outcome == Protocol::Outcome::later) {
+    Response response;
+    if (handler().answer(head_.request, response)) {
+        append(response);
+    } else {
         // What is known already need not wait for this one.
         if (!output_.empty() && !co_await write())
             co_return false;
         co_await answer_later();
     }
-    if (!has_body)
-        consume(bytes.size());
-    request_deadline_ = Clock::time_point::max();
+    consume(size);
     if (!keep_alive_)
         co_return co_await finish();
-    if (output_.size() > output_limit)
-        co_return co_await write();
+    if (++turn_ < requests_in_a_turn)
+        co_return true;
+    turn_ = 0;
+    if (!co_await write())
+        co_return false;
+    co_await asio::post(socket_.get_executor(), asio::use_awaitable);
     co_return true;
 }
 
@@ -250,6 +269,7 @@ asio::awaitable<void> Session::run() {
     error_code error;
     socket_.non_blocking(true, error);
     socket_.set_option(tcp::no_delay(true), error);
+    socket_.set_option(tcp::socket::send_buffer_size(send_buffer), error);
     const tcp::endpoint peer = socket_.remote_endpoint(error);
     if (error)
         co_return;

@@ -10,7 +10,7 @@
 #include <boost/asio/ip/tcp.hpp>
 
 #include "http/handler.h"
-#include "http/head.h"
+#include "http/limits.h"
 
 namespace shortener {
 
@@ -18,12 +18,12 @@ struct TransportSettings {
     std::vector<boost::asio::ip::tcp::endpoint> listen;
     unsigned threads = 1;
     std::size_t max_connections = 10000;
-    HeadLimits limits;
+    RequestLimits limits;
     std::chrono::milliseconds idle_timeout{60000}, request_timeout{10000}, write_timeout{10000};
 };
 
-// An HTTP/1 server: threads with an event loop, a handler and connections each. What an HTTP library does in
-// it is behind Protocol, in session.h.
+// An HTTP/1 server: threads with an event loop and a handler each. There are two of it, transport_beast.cpp
+// with session.h and request_parser.h, and transport_crow.cpp; the Makefile chooses.
 class Transport {
   public:
     // Called on each thread before it serves.

@@ -1,74 +1,199 @@
-#include "http/session.h"
+#include "http/transport.h"
 
-#include <boost/asio/buffer.hpp>
-#include <boost/beast/http/basic_parser.hpp>
+#include <atomic>
+#include <exception>
+#include <list>
+#include <string>
+#include <thread>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "http/session.h"
+#include "log.h"
 
 namespace shortener {
 
-namespace {
-
-namespace http = boost::beast::http;
+namespace asio = boost::asio;
+using asio::ip::tcp;
 using boost::system::error_code;
 
-// Beast's parser, keeping nothing: read_head has.
-class Parser final : public http::basic_parser<true> {
-    using text = boost::beast::string_view;
+namespace {
 
-    void on_request_impl(http::verb, text, text, int, error_code&) override {}
-    void on_response_impl(int, text, int, error_code&) override {}
-    void on_field_impl(http::field, text, text, error_code&) override {}
-    void on_header_impl(error_code&) override {}
-    void on_body_init_impl(boost::optional<std::uint64_t> const&, error_code&) override {}
-    std::size_t on_body_impl(text body, error_code&) override { return body.size(); }
-    void on_chunk_header_impl(std::uint64_t, text, error_code&) override {}
-    std::size_t on_chunk_body_impl(std::uint64_t, text body, error_code&) override { return body.size(); }
-    void on_finish_impl(error_code&) override {}
-    // Boost 1.92 wants it, 1.83 does not know it.
-    virtual void on_trailer_field_impl(http::field, text, text, error_code&) {}
-};
+constexpr std::chrono::milliseconds tick_interval{100};
 
-// Whether Beast, too, takes this for the head of one request, and means the same about a body.
-bool agrees(std::string_view bytes, const Head& head) {
-    Parser parser;
-    parser.eager(true);
-    parser.header_limit(static_cast<std::uint32_t>(bytes.size()) + 1);
-    parser.body_limit(head.content_length); // not Beast's own: read_head allowed it
-    error_code error;
-    const std::size_t used = parser.put(boost::asio::const_buffer(bytes.data(), bytes.size()), error);
-    const bool has_body = head.chunked || head.content_length > 0;
-    return !error && used == bytes.size() && parser.is_header_done() && parser.is_done() != has_body;
-}
-
-class BeastProtocol final : public Protocol {
+// A thread with its loop, handler and connections.
+class Worker {
   public:
-    explicit BeastProtocol(Session& session) : session_(session) {}
+    Worker(const TransportSettings& settings, std::atomic<std::size_t>& connections)
+        : session_context_{settings, nullptr, http_date()}, connections_(connections), timer_(context) {}
 
-    Outcome answer(std::string_view bytes, const Head& head, std::string& out) override {
-        if (!agrees(bytes, head))
-            return Outcome::refused;
-        Response response;
-        if (!session_.handler().answer(head.request, response))
-            return Outcome::later;
-        append_response(response, session_.frame(response), out);
-        return Outcome::answered;
+    void start(const Transport::MakeHandler& make_handler, std::size_t number) {
+        thread_ = std::thread([this, &make_handler, number] {
+            session_context_.handler = make_handler(context, number);
+            tick();
+            context.run();
+        });
     }
 
-    void answer_later(const Head& head, std::string& out, std::function<void()> done) override {
-        session_.handler().answer_later(head.request,
-                                        [this, &out, done = std::move(done)](Response&& response) {
-                                            append_response(response, session_.frame(response), out);
-                                            done();
-                                        });
+    void adopt(tcp::socket socket) {
+        std::shared_ptr<Session> session;
+        try {
+            session = std::make_shared<Session>(std::move(socket), session_context_);
+        } catch (const std::exception& problem) { // out of memory
+            log_line(LogLevel::warning, std::string("cannot serve a connection: ") + problem.what());
+            handler().turned_away();
+            connections_--;
+            return;
+        }
+        session->place = sessions_.insert(sessions_.end(), session.get());
+        handler().opened();
+        asio::co_spawn(
+            context, [session] { return session->run(); },
+            [this, session](std::exception_ptr) {
+                sessions_.erase(session->place);
+                handler().closed();
+                connections_--;
+            });
+        if (draining_)
+            session->drain();
     }
+
+    void drain() {
+        draining_ = true;
+        for (Session* session : sessions_)
+            session->drain();
+    }
+
+    void join() {
+        context.stop();
+        thread_.join();
+    }
+
+    Handler& handler() { return *session_context_.handler; }
+
+    asio::io_context context{1};
 
   private:
-    Session& session_;
+    void tick() {
+        const Clock::time_point now = Clock::now();
+        session_context_.date = http_date();
+        handler().tick(now);
+        for (Session* session : sessions_)
+            session->tick(now);
+        timer_.expires_at(now + tick_interval);
+        timer_.async_wait([this](error_code error) {
+            if (!error)
+                tick();
+        });
+    }
+
+    SessionContext session_context_;
+    std::atomic<std::size_t>& connections_;
+    asio::steady_timer timer_;
+    std::list<Session*> sessions_;
+    std::thread thread_;
+    bool draining_ = false;
 };
 
 } // namespace
 
-std::unique_ptr<Protocol> make_protocol(Session& session) {
-    return std::make_unique<BeastProtocol>(session);
+class Transport::Implementation {
+  public:
+    Implementation(const TransportSettings& settings, MakeHandler make_handler)
+        : settings_(settings), make_handler_(std::move(make_handler)) {
+        for (unsigned i = 0; i < settings_.threads; i++)
+            workers_.push_back(std::make_unique<Worker>(settings_, connections_));
+        for (const tcp::endpoint& endpoint : settings_.listen)
+            acceptors_.emplace_back(context_, endpoint, true);
+    }
+
+    std::vector<tcp::endpoint> endpoints() const {
+        std::vector<tcp::endpoint> bound;
+        for (const tcp::acceptor& acceptor : acceptors_)
+            bound.push_back(acceptor.local_endpoint());
+        return bound;
+    }
+
+    void start() {
+        for (std::size_t i = 0; i < workers_.size(); i++)
+            workers_[i]->start(make_handler_, i);
+        for (tcp::acceptor& acceptor : acceptors_)
+            accept(acceptor);
+        thread_ = std::thread([this] { context_.run(); });
+    }
+
+    void stop(std::chrono::milliseconds patience) {
+        if (!thread_.joinable())
+            return;
+        asio::post(context_, [this] {
+            for (tcp::acceptor& acceptor : acceptors_)
+                acceptor.close();
+        });
+        thread_.join();
+        for (auto& worker : workers_)
+            asio::post(worker->context, [&worker] { worker->drain(); });
+        for (const auto end = Clock::now() + patience; connections_ > 0 && Clock::now() < end;)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        if (connections_ > 0)
+            log_line(LogLevel::warning,
+                     "closing " + std::to_string(connections_) + " connections with requests under way");
+        for (auto& worker : workers_)
+            worker->join();
+    }
+
+  private:
+    void accept(tcp::acceptor& acceptor) {
+        Worker& worker = *workers_[next_++ % workers_.size()];
+        acceptor.async_accept(
+            worker.context, [this, &acceptor, &worker](error_code error, tcp::socket socket) {
+                if (!acceptor.is_open())
+                    return;
+                if (error) {
+                    // Out of descriptors, most likely: trying at once would spin.
+                    const auto pause =
+                        std::make_shared<asio::steady_timer>(context_, std::chrono::milliseconds(100));
+                    pause->async_wait([this, &acceptor, pause](error_code) {
+                        if (acceptor.is_open())
+                            accept(acceptor);
+                    });
+                    return;
+                }
+                if (connections_.fetch_add(1) >= settings_.max_connections) {
+                    connections_--;
+                    asio::post(worker.context,
+                               [&worker, socket = std::move(socket)] { worker.handler().turned_away(); });
+                } else {
+                    asio::post(worker.context, [&worker, socket = std::move(socket)]() mutable {
+                        worker.adopt(std::move(socket));
+                    });
+                }
+                accept(acceptor);
+            });
+    }
+
+    const TransportSettings settings_;
+    const MakeHandler make_handler_;
+    std::atomic<std::size_t> connections_{0};
+    std::vector<std::unique_ptr<Worker>> workers_;
+    asio::io_context context_{1};
+    std::list<tcp::acceptor> acceptors_;
+    std::size_t next_ = 0;
+    std::thread thread_;
+};
+
+Transport::Transport(const TransportSettings& settings, MakeHandler make_handler)
+    : implementation_(std::make_unique<Implementation>(settings, std::move(make_handler))) {}
+Transport::~Transport() = default;
+std::vector<tcp::endpoint> Transport::endpoints() const {
+    return implementation_->endpoints();
+}
+void Transport::start() {
+    implementation_->start();
+}
+void Transport::stop(std::chrono::milliseconds patience) {
+    implementation_->stop(patience);
 }
 
 } // namespace shortener

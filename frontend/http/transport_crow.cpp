@@ -1,278 +1,234 @@
-// The frontend on Crow. Crow's own server forgives what the contract refuses, answers one request per read,
-// writes while the thread waits, and closes after five seconds. So each crow::Connection runs inside a
-// Session: what it takes for a socket is a stream that hands it one request at a time, rewritten from what
-// read_head understood, and collects what it writes. Crow parses that request, calls the handler and forms
-// the response.
+// The frontend as a small Crow application. Crow's threads call the route; it answers at once what the
+// handler knows, and else waits for a loop that asks the database. It waits because Crow 1.2 and 1.3 free a
+// response twice that is ended from another thread (CrowCpp/Crow, issues 843 and 258).
 
-#include "http/session.h"
+#include "http/transport.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
-#include <limits>
-#include <tuple>
+#include <cstdlib>
+#include <future>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
 #define CROW_USE_BOOST 1
-// Above its highest level: Crow says nothing on its own.
-#define CROW_LOG_LEVEL 5
-#include <crow/http_connection.h>
+#define CROW_DISABLE_STATIC_DIR // or Crow would serve what is in ./static
+#include <crow.h>
+
+#include "http/host.h"
+#include "log.h"
 
 namespace shortener {
 
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
 namespace {
 
-namespace asio = boost::asio;
-using boost::system::error_code;
+constexpr std::chrono::milliseconds tick_interval{100};
+// Crow's threads wait, so there are many.
+constexpr std::size_t most_threads = 256;
 
-// What Crow wants to share among the connections of a thread.
-struct CrowThread {
-    asio::io_context never_run;
-    // The clock by which Crow closes connections stands still: deadlines are the session's.
-    crow::detail::task_timer timer{never_run};
-    std::function<std::string()> date = [] { return std::string(); }; // not called, we set the field
-    std::string server_name;
-    std::tuple<> middlewares;
-    std::atomic<unsigned> connections{0};
-};
-
-class CrowProtocol;
-
-// The socket of a crow::Connection, as far as it uses one.
-class Stream {
+// An event loop with its handler, on a thread of its own.
+class Loop {
   public:
-    using executor_type = asio::io_context::executor_type;
-
-    Stream(asio::io_context& context, CrowProtocol& protocol) : context_(context), protocol_(protocol) {}
-
-    executor_type get_executor() { return context_.get_executor(); }
-    template <typename Resume> void async_read_some(const asio::mutable_buffer& buffer, Resume&& resume);
-    template <typename Buffers> std::size_t write_some(const Buffers& buffers);
-    template <typename Buffers> std::size_t write_some(const Buffers& buffers, error_code& error) {
-        error = {};
-        return write_some(buffers);
-    }
-    // Crow 1.2 writes like this, and counts on nothing happening in between.
-    template <typename Buffers, typename Resume>
-    void async_write_some(const Buffers& buffers, Resume&& resume) {
-        const std::size_t bytes = write_some(buffers);
-        std::forward<Resume>(resume)(error_code(), bytes);
+    Loop(const Transport::MakeHandler& make_handler, std::size_t number) {
+        std::promise<void> made;
+        thread_ = std::thread([&, number] {
+            handler_ = make_handler(context_, number);
+            made.set_value();
+            tick();
+            context_.run();
+        });
+        made.get_future().wait();
     }
 
-  private:
-    asio::io_context& context_;
-    CrowProtocol& protocol_;
-};
+    ~Loop() { stop(); }
 
-class Adaptor {
-  public:
-    using context = CrowProtocol;
-
-    Adaptor(asio::io_context& context, CrowProtocol* protocol)
-        : context_(context), protocol_(*protocol), stream_(context, *protocol) {}
-
-    Stream& socket() { return stream_; }
-    Stream& raw_socket() { return stream_; }
-    asio::io_context& get_io_context() { return context_; }
-    asio::io_context& get_io_service() { return context_; } // its name in Crow 1.2
-    // Requests know their peer from the session.
-    crow::tcp::endpoint remote_endpoint() const { return {}; }
-    std::string address() const { return {}; }
-    template <typename Begin> void start(Begin begin) { begin(error_code()); }
-    bool is_open() const;
-    void close();
-    void shutdown_readwrite() {}
-    void shutdown_read() {}
-    void shutdown_write() {}
-
-  private:
-    asio::io_context& context_;
-    CrowProtocol& protocol_;
-    Stream stream_;
-};
-
-// The methods that this program tells apart. Crow knows some more and refuses the rest; we refuse none.
-std::string_view method_name(Method method) {
-    return method == Method::get ? "GET" : method == Method::head ? "HEAD" : "POST";
-}
-
-// The request without what Crow would act upon: the body, which has been read, Connection, Upgrade, Expect.
-// For a version above 1.1 Crow leaves it to the response what becomes of the connection.
-void write_request(const Request& request, std::string& text) {
-    const auto field = [&](std::string_view name, std::string_view value) {
-        if (!value.empty())
-            text.append(name).append(": ").append(value).append("\r\n");
-    };
-    text.append(method_name(request.method)).append(" ").append(request.target).append(" HTTP/1.2\r\n");
-    field("Host", request.host);
-    field("Accept", request.accept);
-    field("User-Agent", request.user_agent);
-    field("Referer", request.referer);
-    field("X-Forwarded-For", request.forwarded_for);
-    text.append("\r\n");
-}
-
-Request read_request(const crow::request& asked, std::string_view peer) {
-    Request request;
-    request.method = asked.method == crow::HTTPMethod::Get    ? Method::get
-                     : asked.method == crow::HTTPMethod::Head ? Method::head
-                                                              : Method::other;
-    request.target = asked.raw_url;
-    request.host = asked.get_header_value("Host");
-    request.accept = asked.get_header_value("Accept");
-    request.user_agent = asked.get_header_value("User-Agent");
-    request.referer = asked.get_header_value("Referer");
-    request.forwarded_for = asked.get_header_value("X-Forwarded-For");
-    request.peer = peer;
-    return request;
-}
-
-void write_response(Response& response, const Framing& framing, crow::response& out) {
-    out.headers.clear();
-    out.code = response.status;
-    out.add_header("Date", std::string(framing.date));
-    for_each_field(response, [&](std::string_view name, std::string_view value) {
-        out.add_header(std::string(name), std::string(value));
-    });
-    out.manual_length_header = true;
-    if (response.status != 204)
-        out.add_header("Content-Length", std::to_string(response.body.size()));
-    if (!framing.keep_alive)
-        out.add_header("Connection", "close");
-    else if (framing.http_1_0)
-        out.add_header("Connection", "keep-alive");
-    out.body = std::move(response.body);
-}
-
-// To a crow::Connection both the context of its socket and the application.
-class CrowProtocol final : public Protocol {
-  public:
-    CrowProtocol(Session& session, std::shared_ptr<CrowThread> thread)
-        : session_(session), thread_(std::move(thread)),
-          connection_(std::make_shared<crow::Connection<Adaptor, CrowProtocol>>(
-              thread_->never_run, this, thread_->server_name, &thread_->middlewares, thread_->date,
-              thread_->timer, this, thread_->connections)) {
-        connection_->start();
+    // Whoever still waits is told that there is no answer.
+    void stop() {
+        context_.stop();
+        if (thread_.joinable())
+            thread_.join();
+        stopped_ = true;
     }
 
-    // Crow's connection holds on to itself while it waits.
-    ~CrowProtocol() override {
-        open_ = false;
-        if (response_)
-            response_->end();
-        if (resume_)
-            std::exchange(resume_, nullptr)(asio::error::operation_aborted, 0);
-    }
-
-    Outcome answer(std::string_view, const Head& head, std::string& out) override {
-        out_ = &out;
-        peer_ = head.request.peer;
-        answered_ = false;
-        std::string text;
-        write_request(head.request, text);
-        for (std::string_view rest = text; !rest.empty() && resume_;) {
-            const std::size_t bytes = std::min(rest.size(), buffer_.size());
-            std::memcpy(buffer_.data(), rest.data(), bytes);
-            rest.remove_prefix(bytes);
-            std::exchange(resume_, nullptr)(error_code(), bytes);
+    Response answer(const Request& request) {
+        Response response;
+        {
+            const std::lock_guard lock(mutex_);
+            if (handler_->answer(request, response))
+                return response;
         }
-        return answered_ ? Outcome::answered : response_ ? Outcome::later : Outcome::refused;
+        const auto promise = std::make_shared<std::promise<Response>>();
+        asio::post(context_, [this, promise, &request] {
+            const std::lock_guard lock(mutex_);
+            handler_->answer_later(request,
+                                   [promise](Response&& later) { promise->set_value(std::move(later)); });
+        });
+        std::future<Response> later = promise->get_future();
+        while (later.wait_for(tick_interval) != std::future_status::ready) {
+            if (stopped_)
+                return respond_refused(503);
+        }
+        return later.get();
     }
-
-    void answer_later(const Head&, std::string& out, std::function<void()> done) override {
-        out_ = &out;
-        session_.handler().answer_later(read_request(*request_, peer_),
-                                        [this, done = std::move(done)](Response&& response) {
-                                            respond(response);
-                                            done();
-                                        });
-    }
-
-    // What a crow::Connection asks of an application:
-
-    std::size_t stream_threshold() const { return std::numeric_limits<std::size_t>::max(); }
-
-    // Every request has a route.
-    std::unique_ptr<crow::routing_handle_result> handle_initial(crow::request&, crow::response&) {
-        auto route = std::make_unique<crow::routing_handle_result>();
-        route->rule_index = 1;
-        return route;
-    }
-
-    void handle(crow::request& request, crow::response& response,
-                std::unique_ptr<crow::routing_handle_result>&) {
-        request_ = &request;
-        response_ = &response;
-        Response answer;
-        if (session_.handler().answer(read_request(request, peer_), answer))
-            respond(answer);
-    }
-
-    // Not called: it never sees an Upgrade.
-    void handle_upgrade(const crow::request&, crow::response& response, Adaptor&&) { response.end(); }
 
   private:
-    friend class Stream;
-    friend class Adaptor;
-
-    void respond(Response& response) {
-        const Framing framing = session_.frame(response);
-        const std::size_t begin = out_->size(), body = framing.head ? 0 : response.body.size();
-        write_response(response, framing, *response_);
-        std::exchange(response_, nullptr)->end();
-        answered_ = true;
-        // Crow puts a body of its own where there is none, and before 1.3 an empty Server.
-        const std::size_t end = out_->find("\r\n\r\n", begin) + 4;
-        out_->resize(end + body);
-        if (const std::size_t server = out_->find("\r\nServer: \r\n", begin); server < end)
-            out_->erase(server, std::strlen("\r\nServer: "));
+    void tick() {
+        {
+            const std::lock_guard lock(mutex_);
+            handler_->tick(Clock::now());
+        }
+        timer_.expires_after(tick_interval);
+        timer_.async_wait([this](boost::system::error_code error) {
+            if (!error)
+                tick();
+        });
     }
 
-    Session& session_;
-    const std::shared_ptr<CrowThread> thread_;
-    std::string_view peer_;
-    std::string* out_ = nullptr;
-    bool open_ = true, answered_ = false;
-    // Crow's, while it has an answer to give.
-    crow::request* request_ = nullptr;
-    crow::response* response_ = nullptr;
-    // Crow's read that waits for the next request.
-    asio::mutable_buffer buffer_;
-    std::function<void(const error_code&, std::size_t)> resume_;
-    const std::shared_ptr<crow::Connection<Adaptor, CrowProtocol>> connection_;
+    std::mutex mutex_; // the handler expects to be called by one thread at a time
+    asio::io_context context_{1};
+    asio::steady_timer timer_{context_};
+    std::unique_ptr<Handler> handler_;
+    std::atomic<bool> stopped_{false};
+    std::thread thread_;
 };
 
-template <typename Resume> void Stream::async_read_some(const asio::mutable_buffer& buffer, Resume&& resume) {
-    protocol_.buffer_ = buffer;
-    protocol_.resume_ = std::forward<Resume>(resume);
-}
-
-template <typename Buffers> std::size_t Stream::write_some(const Buffers& buffers) {
-    std::size_t bytes = 0;
-    for (auto each = asio::buffer_sequence_begin(buffers); each != asio::buffer_sequence_end(buffers);
-         ++each) {
-        const asio::const_buffer part = *each;
-        bytes += part.size();
-        if (protocol_.open_)
-            protocol_.out_->append(static_cast<const char*>(part.data()), part.size());
-    }
-    return bytes;
-}
-
-bool Adaptor::is_open() const {
-    return protocol_.open_;
-}
-
-void Adaptor::close() {
-    protocol_.open_ = false;
+std::string_view field(const crow::request& request, const char* name) {
+    return request.get_header_value(name);
 }
 
 } // namespace
 
-std::unique_ptr<Protocol> make_protocol(Session& session) {
-    // Connections can outlive their thread.
-    thread_local const auto thread = std::make_shared<CrowThread>();
-    return std::make_unique<CrowProtocol>(session, thread);
+class Transport::Implementation {
+  public:
+    Implementation(const TransportSettings& settings, MakeHandler make_handler)
+        : settings_(settings), make_handler_(std::move(make_handler)) {
+        // Crow does not say why it cannot listen, nor on which port it does.
+        asio::io_context context;
+        for (tcp::endpoint& endpoint : settings_.listen)
+            endpoint.port(tcp::acceptor(context, endpoint, true).local_endpoint().port());
+    }
+
+    const std::vector<tcp::endpoint>& endpoints() const { return settings_.listen; }
+
+    void start() {
+        for (std::size_t i = 0; i < settings_.threads; i++)
+            loops_.emplace_back(make_handler_, i);
+        for (const tcp::endpoint& endpoint : settings_.listen)
+            start(apps_.emplace_back(), endpoint);
+    }
+
+    void stop(std::chrono::milliseconds patience) {
+        stopping_ = true;
+        for (const auto end = Clock::now() + patience; under_way_ > 0 && Clock::now() < end;)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        if (under_way_ > 0)
+            log_line(LogLevel::warning,
+                     "closing " + std::to_string(under_way_) + " connections with requests under way");
+        for (Loop& loop : loops_)
+            loop.stop();
+        for (crow::SimpleApp& app : apps_)
+            app.stop();
+        for (std::thread& thread : threads_)
+            thread.join();
+    }
+
+  private:
+    void start(crow::SimpleApp& app, const tcp::endpoint& endpoint) {
+        using enum crow::HTTPMethod;
+        // Crow answers HEAD from the route of GET.
+        CROW_ROUTE(app, "/").methods(Get, Post, Put, Delete, Patch)(
+            [this](const crow::request& request, crow::response& response) { serve(request, response); });
+        CROW_ROUTE(app, "/<path>")
+            .methods(Get, Post, Put, Delete,
+                     Patch)([this](const crow::request& request, crow::response& response,
+                                   const std::string&) { serve(request, response); });
+        const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(settings_.idle_timeout).count();
+        app.bindaddr(endpoint.address().to_string())
+            .port(endpoint.port())
+            .concurrency(static_cast<std::uint16_t>(1 + std::min(most_threads, settings_.max_connections)))
+            .timeout(static_cast<std::uint8_t>(std::clamp<std::int64_t>(seconds, 1, 255)))
+            .server_name("shortenerd")
+            .signal_clear()
+            .loglevel(crow::LogLevel::Critical);
+        threads_.emplace_back([this, &app] {
+            app.run();
+            if (stopping_)
+                return;
+            log_line(LogLevel::error, "Crow has stopped serving");
+            std::_Exit(EXIT_FAILURE);
+        });
+        app.wait_for_server_start();
+    }
+
+    void serve(const crow::request& asked, crow::response& out) {
+        Request request;
+        std::string host;
+        Response response;
+        if (asked.headers.count("Host") > 1 || !read_host(field(asked, "Host"), host)) {
+            response = respond_refused(400);
+        } else {
+            request.method = asked.method == crow::HTTPMethod::Get    ? Method::get
+                             : asked.method == crow::HTTPMethod::Head ? Method::head
+                                                                      : Method::other;
+            request.target = asked.raw_url;
+            request.host = host;
+            request.accept = field(asked, "Accept");
+            request.user_agent = field(asked, "User-Agent");
+            request.referer = field(asked, "Referer");
+            // Crow keeps no order among several lines of a field, and only the last address is trustworthy.
+            if (asked.headers.count("X-Forwarded-For") == 1)
+                request.forwarded_for = field(asked, "X-Forwarded-For");
+            request.peer = asked.remote_ip_address;
+            under_way_++;
+            response = loop_of_this_thread().answer(request);
+            under_way_--;
+        }
+        out.code = response.status;
+        out.set_header("Date", http_date()); // Crow 1.3 sends none
+        for_each_field(response, [&](std::string_view name, std::string_view value) {
+            out.set_header(std::string(name), std::string(value));
+        });
+        out.manual_length_header = response.status == 204;
+        out.body = std::move(response.body);
+        out.end();
+    }
+
+    Loop& loop_of_this_thread() {
+        static std::atomic<std::size_t> threads{0};
+        thread_local const std::size_t number = threads++;
+        return *std::next(loops_.begin(), number % loops_.size());
+    }
+
+    TransportSettings settings_;
+    const MakeHandler make_handler_;
+    std::list<Loop> loops_;
+    std::list<crow::SimpleApp> apps_;
+    std::list<std::thread> threads_;
+    std::atomic<int> under_way_{0};
+    std::atomic<bool> stopping_{false};
+};
+
+Transport::Transport(const TransportSettings& settings, MakeHandler make_handler)
+    : implementation_(std::make_unique<Implementation>(settings, std::move(make_handler))) {}
+Transport::~Transport() = default;
+std::vector<tcp::endpoint> Transport::endpoints() const {
+    return implementation_->endpoints();
+}
+void Transport::start() {
+    implementation_->start();
+}
+void Transport::stop(std::chrono::milliseconds patience) {
+    implementation_->stop(patience);
 }
 
 } // namespace shortener

@@ -9,9 +9,11 @@ BEGIN
     CREATE TABLE shortener.installation (
         singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
         schema_version integer NOT NULL,
-        cache_key bytea NOT NULL CHECK (octet_length(cache_key) = 16)
+        notification_key bytea NOT NULL CHECK (octet_length(notification_key) = 16),
+        derived_objects text
     );
-    COMMENT ON TABLE shortener.installation IS 'version of the tables, and the key of the tags in cache notifications';
+    COMMENT ON TABLE shortener.installation IS 'version of the tables, and the key of the tags in notifications';
+    COMMENT ON COLUMN shortener.installation.derived_objects IS 'fingerprint of the views and triggers as install() left them';
 END $$;
 COMMENT ON PROCEDURE create_installation_tables() IS 'step of install()';
 REVOKE EXECUTE ON PROCEDURE create_installation_tables() FROM PUBLIC;

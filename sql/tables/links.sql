@@ -1,15 +1,28 @@
 -- The links, and the codes that no link may have again.
 
-CREATE FUNCTION link_changed() RETURNS trigger
+CREATE FUNCTION before_link_update() RETURNS trigger
     LANGUAGE c VOLATILE
-    AS 'MODULE_PATHNAME', 'shortener_link_changed';
-COMMENT ON FUNCTION link_changed() IS
-    'trigger of link: refuses reserved and retired codes, and tells caches which codes changed';
+    AS 'MODULE_PATHNAME', 'shortener_before_link_update';
+COMMENT ON FUNCTION before_link_update() IS
+    'trigger of link: keeps updated_at';
 
-CREATE FUNCTION link_touched() RETURNS trigger
+CREATE FUNCTION after_link_insert() RETURNS trigger
     LANGUAGE c VOLATILE
-    AS 'MODULE_PATHNAME', 'shortener_link_touched';
-COMMENT ON FUNCTION link_touched() IS 'trigger of link: keeps updated_at';
+    AS 'MODULE_PATHNAME', 'shortener_after_link_insert';
+COMMENT ON FUNCTION after_link_insert() IS
+    'trigger of link: refuses reserved and retired codes, and tells caches of links that may have been asked for';
+
+CREATE FUNCTION after_link_update() RETURNS trigger
+    LANGUAGE c VOLATILE
+    AS 'MODULE_PATHNAME', 'shortener_after_link_update';
+COMMENT ON FUNCTION after_link_update() IS
+    'trigger of link: refuses changes of a code, and tells caches which codes changed';
+
+CREATE FUNCTION after_link_delete() RETURNS trigger
+    LANGUAGE c VOLATILE
+    AS 'MODULE_PATHNAME', 'shortener_after_link_delete';
+COMMENT ON FUNCTION after_link_delete() IS
+    'trigger of link: retires the codes, and tells caches which codes changed';
 
 CREATE PROCEDURE create_link_tables()
     LANGUAGE plpgsql
@@ -112,18 +125,18 @@ CREATE PROCEDURE create_link_triggers()
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    CREATE OR REPLACE TRIGGER link_touched BEFORE UPDATE ON shortener.link
-        FOR EACH ROW EXECUTE FUNCTION shortener.link_touched();
-    CREATE OR REPLACE TRIGGER link_inserted AFTER INSERT ON shortener.link
+    CREATE OR REPLACE TRIGGER before_link_update BEFORE UPDATE ON shortener.link
+        FOR EACH ROW EXECUTE FUNCTION shortener.before_link_update();
+    CREATE OR REPLACE TRIGGER after_link_insert AFTER INSERT ON shortener.link
         REFERENCING NEW TABLE AS new_link
-        FOR EACH STATEMENT EXECUTE FUNCTION shortener.link_changed();
-    CREATE OR REPLACE TRIGGER link_updated AFTER UPDATE ON shortener.link
+        FOR EACH STATEMENT EXECUTE FUNCTION shortener.after_link_insert();
+    CREATE OR REPLACE TRIGGER after_link_update AFTER UPDATE ON shortener.link
         REFERENCING OLD TABLE AS old_link NEW TABLE AS new_link
-        FOR EACH STATEMENT EXECUTE FUNCTION shortener.link_changed();
-    CREATE OR REPLACE TRIGGER link_deleted AFTER DELETE ON shortener.link
+        FOR EACH STATEMENT EXECUTE FUNCTION shortener.after_link_update();
+    CREATE OR REPLACE TRIGGER after_link_delete AFTER DELETE ON shortener.link
         REFERENCING OLD TABLE AS old_link
-        FOR EACH STATEMENT EXECUTE FUNCTION shortener.link_changed();
-    CREATE OR REPLACE TRIGGER link_truncated AFTER TRUNCATE ON shortener.link
+        FOR EACH STATEMENT EXECUTE FUNCTION shortener.after_link_delete();
+    CREATE OR REPLACE TRIGGER after_link_truncate AFTER TRUNCATE ON shortener.link
         FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_caches();
 END $$;
 COMMENT ON PROCEDURE create_link_triggers() IS 'step of install()';

@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
-SELECT plan(33);
+SELECT plan(44);
 
 -- Links of a given age after expiry, as nobody can make them by create_link.
 CREATE FUNCTION expired_links(how_many int, ago interval, prefix text) RETURNS void LANGUAGE sql AS $$
@@ -62,14 +62,8 @@ BEGIN
     RETURN OLD;
 END $$;
 CREATE TRIGGER poison BEFORE DELETE ON shortener.link FOR EACH ROW EXECUTE FUNCTION poison();
-\set ON_ERROR_STOP 0
-\set VERBOSITY sqlstate
-\o /dev/null
-CALL shortener.cleanup_expired(batch_size => 10);
-\o
-\set cleanup_state :LAST_ERROR_SQLSTATE
-\set ON_ERROR_STOP 1
-SELECT is(:'cleanup_state'::text, '22000', 'the error of a failed batch comes out');
+\set answer `psql -Xq -v VERBOSITY=sqlstate -c 'CALL shortener.cleanup_expired(batch_size => 10)' 2>&1`
+SELECT is(:'answer'::text, 'ERROR:  22000', 'the error of a failed batch comes out');
 DROP TRIGGER poison ON shortener.link;
 SELECT is((SELECT count(*) FROM shortener.retired_code WHERE short_code LIKE 'early-%'), 10::bigint, 'the batches before it are kept');
 SELECT is((SELECT count(*) FROM shortener.link WHERE short_code LIKE 'poison-%'), 10::bigint, 'the failed one is undone');
@@ -86,16 +80,8 @@ SELECT results_eq('SELECT total_cleaned::bigint, successful_runs::bigint, failed
 
 -- A cancelled run is over, also while its session goes on.
 SELECT expired_links(20000, '45 days', 'slow-');
-SET statement_timeout = '500ms';
-\set ON_ERROR_STOP 0
-\o /dev/null
-CALL shortener.cleanup_expired(batch_size => 1);
-\o
-\set cleanup_state :LAST_ERROR_SQLSTATE
-\set ON_ERROR_STOP 1
-RESET statement_timeout;
-SELECT is(:'cleanup_state'::text, '57014', 'a cancelled run');
-SELECT results_eq('SELECT is_running, failed_runs::bigint FROM shortener.cleanup_stats', 'VALUES (false, 2::bigint)', 'has failed and does not run');
+\set answer `psql -XAtq -v VERBOSITY=sqlstate -c "SET statement_timeout = '500ms'" -c 'CALL shortener.cleanup_expired(batch_size => 1)' -c 'SELECT is_running, failed_runs FROM shortener.cleanup_stats' 2>&1`
+SELECT is(:'answer'::text, E'ERROR:  57014\nf|2', 'a cancelled run has failed and does not run');
 DELETE FROM shortener.link WHERE short_code LIKE 'slow-%';
 
 -- Names come from pg_catalog, whatever the caller's search_path says.
@@ -104,16 +90,9 @@ CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $
 CREATE FUNCTION evil.fails(timestamptz, timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
 CREATE OPERATOR evil.< (LEFTARG = timestamptz, RIGHTARG = timestamptz, FUNCTION = evil.fails);
 CREATE OPERATOR evil.= (LEFTARG = timestamptz, RIGHTARG = timestamptz, FUNCTION = evil.fails);
-SET search_path = evil, pg_catalog, public;
-\set ON_ERROR_STOP 0
-CALL shortener.cleanup_expired();
-\set cleanup_error :ERROR
-SELECT count(*) FROM shortener.shorten_many('{https://evil.example/}');
-\set shorten_error :ERROR
-\set ON_ERROR_STOP 1
-RESET search_path;
+\set answer `psql -XAtq -c 'SET search_path = evil, pg_catalog, public' -c 'CALL shortener.cleanup_expired()' -c "SELECT count(*) FROM shortener.shorten_many('{https://evil.example/}')" 2>&1`
 DROP SCHEMA evil CASCADE;
-SELECT is(ARRAY[:'cleanup_error', :'shorten_error'], '{false,false}', 'search_path changes neither cleanup_expired nor shorten_many');
+SELECT is(:'answer'::text, '1', 'search_path changes neither cleanup_expired nor shorten_many');
 
 -- An archived link that somebody brought back
 SELECT expired_links(1, '40 days', 'again-');
@@ -129,6 +108,53 @@ SELECT expired_links(30, '40 days', 'long-');
 CALL shortener.cleanup_expired(batch_size => 10, max_duration => '1 microsecond');
 SELECT is((SELECT count(*) FROM shortener.link WHERE short_code LIKE 'long-%'), 20::bigint, 'a run ends after max_duration');
 
+-- It commits, so it must be alone, and says so.
+SELECT throws_ok('CALL shortener.cleanup_expired()', '25001', 'cleanup_expired cannot run inside a transaction block', 'in a function');
+\set answer `psql -Xq -v VERBOSITY=sqlstate -c 'BEGIN' -c 'CALL shortener.cleanup_expired()' 2>&1`
+SELECT is(:'answer'::text, 'ERROR:  25001', 'in a block');
+\set answer `psql -Xq -v VERBOSITY=sqlstate -c 'SET lock_timeout = 0; CALL shortener.cleanup_expired()' 2>&1`
+SELECT is(:'answer'::text, 'ERROR:  25001', 'in a command with another statement');
+\set answer `psql -Xq -v VERBOSITY=sqlstate -c 'DO $$ BEGIN CALL shortener.cleanup_expired(); EXCEPTION WHEN data_exception THEN END $$' 2>&1`
+SELECT is(:'answer'::text, 'ERROR:  25001', 'in a block with an exception handler');
+
+-- A role that may do it, in a session of another: SET ROLE hides the session from pg_stat_activity.
+CREATE ROLE cleaner;
+GRANT USAGE ON SCHEMA shortener TO cleaner;
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA shortener TO cleaner;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA shortener TO cleaner;
+SELECT expired_links(1, '40 days', 'role-');
+\set answer `psql -XAtq -c 'SET ROLE cleaner' -c 'CALL shortener.cleanup_expired()' 2>&1`
+SELECT is(:'answer'::text, '', 'a cleanup after SET ROLE');
+SELECT is((SELECT count(*) FROM shortener.link WHERE short_code = 'role-1'), 0::bigint, 'does its work');
+
+-- A foreign key of the user's own
+SELECT expired_links(2, '40 days', 'held-');
+CREATE TABLE holder (workspace_id int, link_id bigint, FOREIGN KEY (workspace_id, link_id) REFERENCES shortener.link (workspace_id, id));
+INSERT INTO holder SELECT workspace_id, id FROM shortener.link WHERE short_code = 'held-2';
+\set answer `psql -XAtq -c 'CALL shortener.cleanup_expired()' 2>&1`
+SELECT matches(:'answer'::text, 'violates foreign key constraint "holder_.*" on table "holder".*It is the link "held-2"', 'the error names the link');
+SELECT matches(error, 'foreign key.*It is the link "held-2"', 'so does the record') FROM shortener.cleanup_run ORDER BY id DESC LIMIT 1;
+DROP TABLE holder;
+
+-- A job does not run the code of others with its own rights.
+GRANT CREATE ON SCHEMA public TO cleaner;
+SET ROLE cleaner;
+CREATE FUNCTION seize() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE cleaner SUPERUSER'; RETURN OLD; END $$;
+RESET ROLE;
+GRANT TRIGGER ON shortener.link TO cleaner;
+SET ROLE cleaner;
+CREATE TRIGGER seize BEFORE DELETE ON shortener.link FOR EACH ROW EXECUTE FUNCTION seize();
+RESET ROLE;
+\set answer `psql -XAtq -c 'CALL shortener.cleanup_expired()' 2>&1`
+SELECT matches(:'answer'::text, 'trigger "seize" of table shortener.link calls a function of role "cleaner"', 'a trigger of a role that is not the owner');
+DROP TRIGGER seize ON shortener.link;
+ALTER TABLE shortener.link OWNER TO cleaner;
+\set answer `psql -XAtq -c 'CALL shortener.cleanup_expired()' 2>&1`
+SELECT matches(:'answer'::text, 'a superuser must not do this to tables of role "cleaner".*Connect as role cleaner', 'a superuser on tables of another role');
+SELECT is((SELECT rolsuper FROM pg_roles WHERE rolname = 'cleaner'), false, 'the role has won nothing');
+ALTER TABLE shortener.link OWNER TO CURRENT_USER;
+SELECT is((SELECT count(*) FROM shortener.link WHERE short_code LIKE 'held-%'), 2::bigint, 'and nothing was removed');
+
 -- Default life of links
 SELECT shortener.create_workspace('brief', 'Brief', default_ttl => '1 hour');
 SELECT ok((SELECT expires_at BETWEEN now() + interval '59 minutes' AND now() + interval '61 minutes'
@@ -137,4 +163,6 @@ SELECT ok((SELECT expires_at BETWEEN now() + interval '59 minutes' AND now() + i
 SELECT * FROM finish();
 DROP EXTENSION shortener CASCADE;
 DROP SCHEMA shortener CASCADE;
-DROP FUNCTION expired_links, status, poison;
+DROP FUNCTION expired_links, status, poison, seize;
+DROP OWNED BY cleaner;
+DROP ROLE cleaner;

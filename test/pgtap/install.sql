@@ -7,7 +7,7 @@ SELECT throws_ok($$ SELECT * FROM shortener.resolve_many('{a}') $$, '55000', NUL
 SELECT throws_ok($$ SELECT shortener.create_workspace('a') $$, '55000', NULL, 'create_workspace before install');
 SELECT throws_ok($$ SELECT shortener.add_domain('a') $$, '55000', NULL, 'add_domain before install');
 SELECT throws_ok($$ SELECT shortener.block_host('a') $$, '55000', NULL, 'block_host before install');
-SELECT throws_ok($$ SELECT shortener.cache_key() $$, '55000', NULL, 'cache_key before install');
+SELECT throws_ok($$ SELECT shortener.notification_key() $$, '55000', NULL, 'notification_key before install');
 SELECT throws_ok($$ SELECT shortener.set_page_texts('a', 'b') $$, '55000', NULL, 'set_page_texts before install');
 SELECT throws_ok($$ SELECT * FROM shortener.page_texts(1) $$, '55000', NULL, 'page_texts before install');
 
@@ -67,19 +67,19 @@ SELECT throws_ok($$ EXECUTE insert_link('Admin', 'http://a/', 302, NULL, NULL) $
 
 -- Anybody may attach the trigger functions to a table of their own; that is refused, not a crash.
 CREATE TABLE pg_temp.mine (workspace_id int, id int, short_code text, updated_at text);
-CREATE TRIGGER a BEFORE INSERT ON mine FOR EACH ROW EXECUTE FUNCTION shortener.link_touched();
-CREATE TRIGGER b BEFORE UPDATE ON mine FOR EACH STATEMENT EXECUTE FUNCTION shortener.link_touched();
-CREATE TRIGGER c AFTER DELETE ON mine REFERENCING OLD TABLE AS old_link FOR EACH STATEMENT EXECUTE FUNCTION shortener.link_changed();
+CREATE TRIGGER a BEFORE INSERT ON mine FOR EACH ROW EXECUTE FUNCTION shortener.before_link_update();
+CREATE TRIGGER b BEFORE UPDATE ON mine FOR EACH STATEMENT EXECUTE FUNCTION shortener.before_link_update();
+CREATE TRIGGER c AFTER DELETE ON mine REFERENCING OLD TABLE AS old_link FOR EACH STATEMENT EXECUTE FUNCTION shortener.after_link_delete();
 SELECT throws_ok(change, '39P01', NULL, change || ' on another table')
     FROM unnest('{INSERT INTO mine DEFAULT VALUES,UPDATE mine SET id = 1,DELETE FROM mine}'::text[]) change;
-CREATE TRIGGER wrong BEFORE INSERT ON shortener.link FOR EACH ROW EXECUTE FUNCTION shortener.link_touched();
+CREATE TRIGGER wrong BEFORE INSERT ON shortener.link FOR EACH ROW EXECUTE FUNCTION shortener.before_link_update();
 SELECT throws_ok($$ EXECUTE insert_link('a', 'http://a/', 302, NULL, NULL) $$, '39P01', 'trigger "wrong" is not one of shortener.link', 'or otherwise');
 DROP TRIGGER wrong ON shortener.link;
 
 DROP EXTENSION shortener CASCADE;
 CREATE EXTENSION shortener;
 SELECT set_eq($$ SELECT tgname FROM pg_trigger WHERE tgrelid = 'shortener.link'::regclass AND NOT tgisinternal $$,
-    '{link_touched,link_inserted,link_updated,link_deleted,link_truncated}'::name[], 'the triggers come back with the extension');
+    '{before_link_update,after_link_insert,after_link_update,after_link_delete,after_link_truncate}'::name[], 'the triggers come back with the extension');
 
 SELECT * FROM finish();
 ROLLBACK;

@@ -1,6 +1,6 @@
 BEGIN;
 CREATE EXTENSION shortener;
-SELECT plan(111);
+SELECT plan(157);
 
 SELECT throws_ok(call, '55000', 'the tables of shortener are not installed', call || ' before install')
     FROM unnest('{"SELECT shortener.shorten(''http://a/'')","SELECT * FROM shortener.shorten_many(''{}'')",
@@ -65,6 +65,75 @@ SELECT is((SELECT count(error) FROM shorten_many((SELECT array_agg('https://h' |
 RESET statement_timeout;
 SELECT is_empty($$ SELECT * FROM shorten_many(NULL) $$, 'no array, no rows');
 
+-- Hosts that no DNS has, and other ways to write one
+CREATE TEMP TABLE host_limits AS SELECT repeat('a.', 125) || 'abc' AS longest, repeat('a.', 125) || 'abcd' AS too_long, repeat('.', 127) || 'a' AS too_many;
+SELECT lives_ok(format('SELECT shorten(%L)', 'http://' || longest || './'), 'a host of 253 characters') FROM host_limits;
+SELECT throws_ok(format('SELECT shorten(%L)', 'http://' || too_long || '/'), '22023', NULL, 'one of 254') FROM host_limits;
+SELECT throws_ok(format('SELECT shorten(%L)', 'http://a' || too_many || '/'), '22023', NULL, 'one of 128 labels') FROM host_limits;
+SELECT block_host('127.0.0.1'), block_host('[::ffff:10.0.0.1]');
+SELECT throws_ok(format('SELECT shorten(%L)', url), '22023', NULL, url || ' is blocked')
+    FROM unnest('{http://evil.example../,http://[::ffff:127.0.0.1]/,http://[::ffff:7f00:1]/,http://0x7f.1/,http://10.0.0.1/,http://[::ffff:a00:1]/}'::text[]) url;
+SELECT lives_ok($$ SELECT shorten('http://[::ffff:127.0.0.2]/') $$, 'another address is not');
+SET LOCAL statement_timeout = '60s';
+SELECT is((SELECT count(*) || ' ' || count(error) FROM shorten_many((SELECT array_agg('http://' || repeat('a.', 1000) || i || 'x/') FROM generate_series(1, 1000) i) || 'https://among.example/'::text)),
+    '1001 1000', 'hosts of a thousand labels are refused, each for itself');
+SELECT is((SELECT count(*) || ' ' || count(error) FROM shorten_many((SELECT array_agg('http://' || repeat('a.', 120) || i || 'x/') FROM generate_series(1, 5000) i))),
+    '5000 0', 'many hosts of many labels');
+RESET statement_timeout;
+SELECT cmp_ok(substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\s+(\d+) kB')::integer, '<', 600000, 'take no more memory');
+
+-- What errors show
+CREATE FUNCTION pg_temp.error_of(call text, OUT message text, OUT context text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE call;
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, context = PG_EXCEPTION_CONTEXT;
+END $$;
+SELECT cmp_ok(octet_length((pg_temp.error_of(format(call, repeat('x', 100000)))).message), '<', 300, call || ' has a short message')
+    FROM unnest(ARRAY['SELECT shortener.shorten(%L)', $$ SELECT shortener.create_link('http://a/', %L) $$, $$ SELECT shortener.shorten('http://a/', %L) $$,
+        $$ SELECT shortener.normalize_url('http://a/', ARRAY[%L]) $$, $$ SELECT shortener.shorten('http://a/' || %L) $$]) call;
+SELECT unalike((pg_temp.error_of(format('SELECT shortener.%s(%L)', f, url))).message, '%secret%', f || ' hides the password of ' || url)
+    FROM unnest('{shorten,create_link}'::text[]) f,
+         unnest('{https://me:secret@a.example/,https:\\\\me:secret@a.example,https://me:secret/word@a.example/,https:me:secret@a.example,http://me:secret@a:70000/,//me:secret@a.example}'::text[]) url;
+SELECT unalike((SELECT error FROM shorten_many('{https://me:secret@a.example/}')), '%secret%', 'so does shorten_many');
+SELECT alike((pg_temp.error_of($$ SELECT shortener.shorten('https://evil.example/@me') $$)).message, '%https://evil.example/@me%', 'which is not in a path');
+SELECT unalike((pg_temp.error_of($$ SELECT shortener.create_link('https://evil.example.com/', alias => 'admin') $$)).context, '%INSERT%', 'the caller does not see our statements');
+
+-- Arrays are read as unnest reads them.
+SELECT results_eq($$ SELECT ordinal, url FROM shorten_many('[0:1]={https://m.example/1,https://m.example/2}') $$,
+    $$ VALUES (1::bigint, 'https://m.example/1'), (2, 'https://m.example/2') $$, 'ordinals count from 1, whatever the bounds of the array');
+SELECT results_eq($$ SELECT ordinal, url FROM shorten_many('{{https://m.example/1,https://m.example/2},{NULL,https://m.example/1}}') $$,
+    $$ VALUES (1::bigint, 'https://m.example/1'), (2, 'https://m.example/2'), (3, NULL), (4, 'https://m.example/1') $$, 'and go row by row through dimensions');
+
+-- Triggers and policies of the user's own
+CREATE FUNCTION pg_temp.meddle() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_ARGV[0] = 'digest' THEN NEW.url_digest := NULL; END IF;
+    IF TG_ARGV[0] = 'code' THEN NEW.short_code := 'my' || NEW.short_code; END IF;
+    IF TG_ARGV[0] = 'id' THEN NEW.id := NEW.id + 1000000000; END IF;
+    RETURN CASE WHEN TG_ARGV[0] <> 'drop' THEN NEW END;
+END $$;
+CREATE TRIGGER a_user BEFORE INSERT ON link FOR EACH ROW EXECUTE FUNCTION pg_temp.meddle('digest');
+SELECT is((SELECT count(short_code) FROM shorten_many('{https://u.example/1,https://u.example/2}')), 2::bigint, 'shorten_many does without a digest');
+CREATE TEMP TABLE without_digest AS SELECT shorten('https://u.example/1') AS code;
+SELECT is((SELECT count(*) FROM without_digest JOIN link ON short_code = code AND url_digest IS NULL), 1::bigint, 'so does shorten');
+DROP TRIGGER a_user ON link;
+CREATE TRIGGER a_user BEFORE INSERT ON link FOR EACH ROW EXECUTE FUNCTION pg_temp.meddle('code');
+CREATE TEMP TABLE changed AS SELECT short_code FROM shorten_many('{https://u.example/3,https://u.example/4}') UNION ALL
+    SELECT shorten('https://u.example/5') UNION ALL SELECT short_code FROM create_link('https://u.example/6', alias => 'alias-6');
+SELECT is((SELECT count(*) FROM changed JOIN link USING (short_code) WHERE short_code LIKE 'my%'), 4::bigint, 'the code that is stored is the one that is reported');
+DROP TRIGGER a_user ON link;
+CREATE TRIGGER a_user BEFORE INSERT ON link FOR EACH ROW EXECUTE FUNCTION pg_temp.meddle('id');
+SELECT throws_ok($$ SELECT shorten_many('{https://u.example/7,https://u.example/8}') $$, '09000', NULL, 'another id is an error');
+DROP TRIGGER a_user ON link;
+CREATE TRIGGER a_user BEFORE INSERT ON link FOR EACH ROW EXECUTE FUNCTION pg_temp.meddle('drop');
+CREATE TEMP TABLE numbers AS SELECT last_value FROM link_id_seq;
+SELECT throws_ok(call, '55000', NULL, call || ' gives up when a trigger drops the link')
+    FROM unnest(ARRAY[$$ SELECT shortener.shorten('https://u.example/9') $$, $$ SELECT shortener.shorten_many('{https://u.example/9,https://u.example/10}') $$,
+        $$ SELECT shortener.create_link('https://u.example/9', alias => 'dropped') $$]) call;
+SELECT cmp_ok(s.last_value - n.last_value, '<=', 40::bigint, 'and burns few numbers') FROM link_id_seq s, numbers n;
+DROP TRIGGER a_user ON link;
+
 -- Properties and aliases
 SELECT results_eq($$ SELECT short_code, short_url, original_url, expires_at, created FROM create_link('https://p.example/', alias => 'My_alias-1') $$,
     $$ VALUES ('My_alias-1', 'https://go.example/My_alias-1', 'https://p.example/', NULL::timestamptz, true) $$, 'an alias');
@@ -83,7 +152,7 @@ SELECT throws_ok($$ SELECT create_link('https://p.example/', redirect_status => 
 SELECT throws_ok($$ SELECT create_link('https://p.example/', expires_at => now()) $$, '22023', NULL, 'an expiry in the past');
 SELECT lives_ok($$ SELECT create_link('https://q.example/', 'q', '2200-01-01', 308, 'The title', 'Some words', '{"k": 1}', '192.0.2.1') $$, 'all properties');
 SELECT results_eq($$ SELECT original_url, expires_at, redirect_status, title, description, metadata, created_ip, created_by, is_active FROM get_link('q') $$,
-    $$ VALUES ('https://q.example/', '2200-01-01'::timestamptz, 308, 'The title', 'Some words', '{"k": 1}'::jsonb, '192.0.2.1'::inet, session_user::text COLLATE "default", true) $$, 'are kept');
+    $$ VALUES ('https://q.example/', '2200-01-01'::timestamptz, 308, 'The title', 'Some words', '{"k": 1}'::jsonb, '192.0.2.1'::inet, current_user::text COLLATE "default", true) $$, 'are kept');
 
 -- Life
 SELECT is((SELECT expires_at FROM create_link('https://l.example/', expires_at => '2200-01-01')), '2200-01-01'::timestamptz, 'an expiry');
@@ -184,11 +253,21 @@ GRANT SELECT ON domain TO shortener_test_writer;
 GRANT SELECT (id, slug) ON workspace TO shortener_test_writer;
 SET LOCAL ROLE shortener_test_writer;
 SELECT create_link('https://w.example/4', alias => 'written');
+SELECT is((SELECT created_by FROM get_link('written')), 'shortener_test_writer', 'created_by is the current role');
 SELECT ok(EXISTS (SELECT FROM get_link('written'))
     AND disable_link('written') AND enable_link('written') AND delete_link('written')
     AND EXISTS (SELECT FROM list_links()) AND EXISTS (SELECT FROM search_links('mine')), 'with two more rights it does all the rest');
 RESET ROLE;
 SELECT is((SELECT count(*) FROM written, link WHERE short_code IN (one, two) AND updated), 2::bigint, 'it makes links');
+
+CREATE POLICY later_ones ON link USING (id > (SELECT last_value FROM numbers));
+ALTER TABLE link ENABLE ROW LEVEL SECURITY;
+GRANT SELECT ON numbers TO shortener_test_writer;
+SET LOCAL ROLE shortener_test_writer;
+SELECT throws_ok(call, '55000', NULL, call || ' gives up when a policy hides the link')
+    FROM unnest(ARRAY[$$ SELECT shortener.shorten('https://m.example/1') $$, $$ SELECT shortener.shorten_many('{https://m.example/1}') $$]) call;
+RESET ROLE;
+ALTER TABLE link DISABLE ROW LEVEL SECURITY;
 
 SELECT * FROM finish();
 ROLLBACK;

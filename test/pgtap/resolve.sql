@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(23);
+SELECT plan(28);
 
 SELECT create_workspace('other');
 SELECT add_domain('other.example', 'other');
@@ -46,6 +46,13 @@ SELECT results_eq($$ SELECT http_status, workspace_id FROM resolve_many('{plain,
     $$ SELECT status, CASE WHEN at_other THEN other ELSE mine END::bigint FROM ids,
        (VALUES (302, false), (302, true), (404, false), (404, false), (404, false), (302, false)) v (status, at_other) $$,
     'many: one row for each, in order, each at its host');
+SELECT results_eq($$ SELECT http_status FROM resolve_many('[5:6]={there,plain}', '[0:1]={other.example,NULL}') $$, '{302,302}'::integer[],
+    'arrays that do not start at 1 are paired by position');
+SELECT results_eq($$ SELECT http_status FROM resolve_many('[5:6]={there,plain}', '[5:6]={other.example,other.example}') $$, '{302,404}'::integer[], 'both of them');
+SELECT results_eq($$ SELECT http_status FROM resolve_many('{{there,there},{plain,plain}}', '{{other.example},{NULL},{NULL},{other.example}}') $$,
+    '{302,404,302,404}'::integer[], 'those of more dimensions are read row by row');
+SELECT results_eq($$ SELECT http_status FROM resolve_many('{plain}', '{NULL,other.example}') $$, '{302}'::integer[], 'no row for a host without a code');
+SELECT is_empty($$ SELECT * FROM resolve_many(NULL, '{other.example}') $$, 'no codes, no rows');
 SELECT is_empty($$ SELECT * FROM resolve_many('{}') $$, 'nothing asked, nothing said');
 
 SET LOCAL transaction_read_only = on;

@@ -9,15 +9,17 @@ use Test::More;
 my $node = PostgreSQL::Test::Cluster->new('plans');
 $node->init;
 $node->append_conf('postgresql.conf', "fsync = off\nautovacuum = off\nshared_buffers = 256MB\nmax_wal_size = 4GB\n"
-	  . "session_preload_libraries = 'auto_explain'\nauto_explain.log_min_duration = 0\nauto_explain.log_nested_statements = on");
+	  . "session_preload_libraries = 'auto_explain'\nauto_explain.log_min_duration = 0\nauto_explain.log_nested_statements = on\nauto_explain.log_analyze = on");
 $node->start;
 # Hand-made rows, because they are faster; a thousand real ones among them.
 $node->safe_psql('postgres', q{
 	SET auto_explain.log_min_duration = -1;
 	CREATE EXTENSION shortener;
 	CALL shortener.install();
+	ALTER TABLE shortener.link DISABLE TRIGGER after_link_insert; -- which refuses made-up digests
 	INSERT INTO shortener.link (workspace_id, short_code, original_url, url_digest, redirect_status)
 		SELECT 1, 'c' || i, 'https://example.com/' || i, substr(sha256(i::text::bytea), 1, 11), 302 FROM generate_series(1, 1000000) i;
+	ALTER TABLE shortener.link ENABLE TRIGGER after_link_insert;
 	UPDATE shortener.link SET title = 'title ' || id WHERE id % 100 = 0;
 	UPDATE shortener.link SET description = 'a needle' WHERE id = 777;
 	INSERT INTO shortener.retired_code SELECT 1, 'r' || i FROM generate_series(1, 10000) i;
@@ -57,6 +59,27 @@ for my $name (sort keys %path)
 	# A thousand codes against ten thousand retired ones may well be a hash join.
 	my $whole = $name =~ /thousand/ ? qr/Seq Scan on link\b/ : qr/Seq Scan on (link|retired_code)\b/;
 	unlike($plans, $whole, "$name never reads a whole table");
+}
+
+# What no index can spare, such as a look at a table of one row, is not worth compiling: jit is on, as Debian has it.
+is($node->safe_psql('postgres', 'SHOW jit'), 'on', 'jit is on');
+$node->safe_psql('postgres', "SELECT shortener.create_workspace('short', default_ttl => '1 hour')");
+my %call = (
+	'create_link' => "SELECT shortener.create_link('https://jit.example/', alias => 'jit');",
+	'create_link again' => "SELECT shortener.create_link('https://jit.example/');" x 2,
+	'shorten with a default life' => "SELECT shortener.shorten('https://jit.example/', 'short');" x 3,
+	'shorten_many with a default life' => "SELECT shortener.shorten_many('{https://jit.example/1}', 'short');" x 3,
+	'update_link' => "SELECT shortener.update_link('jit', url => 'https://jit.example/2', title => 'new');",
+	'disable_link' => "SELECT shortener.disable_link('jit');",
+	'resolve' => "SELECT * FROM shortener.resolve('jit');",
+	'resolve_many' => "SELECT * FROM shortener.resolve_many('{jit,nothing}');",
+	'delete_link' => "SELECT shortener.delete_link('jit');",
+	'removal' => "DELETE FROM shortener.link WHERE short_code = 'jit' AND workspace_id = 1;");
+for my $name (sort keys %call)
+{
+	my $plans = plans($call{$name});
+	like($plans, qr/actual time/, "$name is seen");
+	unlike($plans, qr/JIT:/, "$name compiles nothing");
 }
 
 # Plans that were made when there was next to nothing serve as well when much has come in the same session, and in the

@@ -62,8 +62,8 @@ sub siphash
 }
 is(sprintf('%016x', siphash(pack('C*', 0 .. 15), pack('C*', 0 .. 14))), 'a129ca6149be45e5', 'the vector of the paper');
 
-my $cache_key = pack 'H*', value(q{SELECT encode(shortener.cache_key(), 'hex')});
-sub tag { my ($workspace_id, $code) = @_; return sprintf '%016x', siphash($cache_key, pack('q<', $workspace_id) . $code); }
+my $notification_key = pack 'H*', value(q{SELECT encode(shortener.notification_key(), 'hex')});
+sub tag { my ($workspace_id, $code) = @_; return sprintf '%016x', siphash($notification_key, pack('q<', $workspace_id) . $code); }
 
 # Creation.
 is_deeply(sent_by(q{SELECT shortener.shorten('https://a.example/')}), [], 'a new link: nothing');
@@ -136,7 +136,7 @@ value(q{CREATE ROLE editor; GRANT USAGE ON SCHEMA shortener TO editor; GRANT SEL
 	SELECT shortener.create_link('https://e.example/', alias => 'edited')});
 $listener->query_safe('SELECT 1');
 is_deeply(sent_by(q{SET ROLE editor; UPDATE shortener.link SET is_active = false WHERE short_code = 'edited'}), [ tag(1, 'edited') ],
-	'a role that cannot read the cache key: the tag all the same');
+	'a role that cannot read the key: the tag all the same');
 
 $listener->quit;
 $node->stop;

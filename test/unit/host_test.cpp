@@ -29,6 +29,34 @@ TEST(Host, KeyIsInLowerCase) {
     EXPECT_EQ(key_of("AZaz09-@[`{"), "azaz09-@[`{");
 }
 
+TEST(Host, LimitsAreThoseOfDns) {
+    EXPECT_FALSE(is_longer_than_dns(std::string(253, 'a')));
+    EXPECT_TRUE(is_longer_than_dns(std::string(254, 'a')));
+    EXPECT_FALSE(is_longer_than_dns(std::string(126, '.')));
+    EXPECT_TRUE(is_longer_than_dns(std::string(127, '.')));
+}
+
+std::string twin_of(std::string_view host) {
+    std::vector<char> storage(twin_max_length);
+    return std::string(address_twin(host, std::span<char, twin_max_length>(storage)));
+}
+
+TEST(Host, AddressesHaveTwins) {
+    EXPECT_EQ(twin_of("127.0.0.1"), "[::ffff:7f00:1]");
+    EXPECT_EQ(twin_of("[::ffff:7f00:1]"), "127.0.0.1");
+    EXPECT_EQ(twin_of("255.255.255.255"), "[::ffff:ffff:ffff]");
+    EXPECT_EQ(twin_of("[::ffff:ffff:ffff]"), "255.255.255.255");
+    EXPECT_EQ(twin_of("0.0.0.0"), "[::ffff:0:0]");
+    EXPECT_EQ(twin_of("[::ffff:0:0]"), "0.0.0.0");
+}
+
+TEST(Host, OtherHostsHaveNone) {
+    for (const std::string_view host :
+         {"", "go.example", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.4a", "1..3.4", "[::1]", "[::ffff:1]",
+          "[::ffff:0:0:1]", "[::ffff:1:2", "[::ffff:1:2]x", "12345.1.1.1"})
+        EXPECT_EQ(twin_of(host), "") << host;
+}
+
 TEST(Host, KeyKeepsBytesAboveAscii) {
     EXPECT_EQ(key_of("\xc3\x84\xff.example"), "\xc3\x84\xff.example");
 }

@@ -92,6 +92,21 @@ TEST(Url, Credentials) {
     EXPECT_EQ(canonical("http://evil\\@good"), "http://evil/@good");
 }
 
+TEST(Url, CredentialsCanBeFoundInAnyText) {
+    const auto found = [](std::string_view text) { return std::string(find_credentials(text)); };
+    EXPECT_EQ(found("https://me:secret@a.example/"), "me:secret");
+    EXPECT_EQ(found("https:\\\\me:secret@a"), "me:secret");
+    EXPECT_EQ(found("ht\ntps://\n me:secret@a"), "me:secret");
+    EXPECT_EQ(found("https:me:se@cret@a?@"), "me:se@cret");
+    EXPECT_EQ(found("https://me:sec/ret@a/"), "me:sec/ret");
+    EXPECT_EQ(found("//me:secret@a"), "me:secret");
+    EXPECT_EQ(found("https://me@a/"), "");
+    EXPECT_EQ(found("https://a.example:443/@me:x"), "");
+    EXPECT_EQ(found("https://a.example/@me"), "");
+    EXPECT_EQ(found("@"), "");
+    EXPECT_EQ(found(""), "");
+}
+
 TEST(Url, Paths) {
     EXPECT_EQ(canonical("http://h/a/./b/../c"), "http://h/a/c");
     EXPECT_EQ(canonical("http://h/a/%2e/b/%2E%2e/c"), "http://h/a/c");

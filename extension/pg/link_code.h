@@ -1,0 +1,48 @@
+#pragma once
+
+// The numbers and codes of new links.
+
+#include <string_view>
+
+#include "core/code.h"
+
+#include "pg/workspaces.h"
+
+extern "C" {
+#include "postgres.h"
+}
+
+namespace shortener {
+
+struct Code {
+    char characters[code_max_length];
+    std::size_t length = 0;
+    std::string_view view() const { return {characters, length}; }
+    static Code from(std::string_view text);
+};
+
+Code code_of(const Workspace& workspace, int64 id);
+
+// Numbers of links. One stays on offer in this session until it is spent: when another session made the same
+// link first, or the transaction failed before anybody saw the code, the next link gets it. So races burn
+// no numbers.
+int64 offer_id(CodeStyle style);
+void spend_id(CodeStyle style, int64 id);
+
+// Many at once: each is taken off, and what was not used goes back.
+int64 take_id(CodeStyle style);
+void return_id(CodeStyle style, int64 id);
+
+// So often another number is tried when the code of one is taken.
+inline constexpr int max_attempts = 100'000;
+[[noreturn]] void raise_no_free_code();
+
+// So often a link is tried that is neither stored nor found. Once or twice may be by the doing of another
+// session.
+inline constexpr int max_hidden_attempts = 10;
+
+// Whether no link can be made with any of these codes because visible links, the reserved words or the
+// retired codes have them. Between SPI_connect and SPI_finish.
+bool is_any_code_taken(const Workspace& workspace, const Code* codes, int count);
+
+} // namespace shortener
