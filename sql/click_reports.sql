@@ -188,8 +188,9 @@ CREATE FUNCTION report_table(caption text, labels text[], clicks bigint[]) RETUR
 AS $$
     SELECT concat('<section><h2>', shortener.escape_html(caption), '</h2><table>',
         string_agg(format('<tr><th scope="row">%s<i style="width:%s%%"></i></th><td>%s</td></tr>', r.label,
-            round(100.0 * r.clicks / greatest(m.most, 1), 1), to_char(r.clicks, 'FM999,999,999,999,990')), '' ORDER BY r.number),
-        '</table>', CASE WHEN count(r.label) = 0 THEN '<p>None.</p>' END, '</section>')
+            round(100.0 * r.clicks / greatest(m.most, 1), 1), to_char(r.clicks, 'FM999,999,999,999,990')), '' ORDER BY r.number)
+            FILTER (WHERE r.number IS NOT NULL),
+        '</table>', CASE WHEN count(r.number) = 0 THEN '<p>None.</p>' END, '</section>')
     FROM (SELECT max(c) AS most FROM unnest(clicks) c) m
     LEFT JOIN unnest(labels, clicks) WITH ORDINALITY AS r (label, clicks, number) ON true
 $$;
@@ -231,7 +232,7 @@ BEGIN
                      ORDER BY t.clicks DESC, t.short_code),
            array_agg(t.clicks ORDER BY t.clicks DESC, t.short_code)
     INTO links, link_clicks
-    FROM shortener.top_links(workspace, first, 10) t;
+    FROM shortener.top_links(workspace, first, 10, last) t;
 
     RETURN concat('<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"/>',
         '<meta name="viewport" content="width=device-width"/>',
