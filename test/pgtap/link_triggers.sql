@@ -1,6 +1,6 @@
 -- What the documentation guarantees of links holds for raw SQL of a role that may write them.
 BEGIN;
-CREATE EXTENSION shortener;
+CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SELECT plan(54);
 

@@ -82,7 +82,7 @@ $node->append_conf('postgresql.conf', 'max_connections = ' . ($sessions + 10));
 	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
 	$node->start;
 }
-$node->safe_psql('postgres', 'CREATE EXTENSION shortener');
+$node->safe_psql('postgres', 'CREATE EXTENSION shortener CASCADE');
 
 my @plain = draw($node);
 is(scalar @plain, $sessions * $each, 'a million ids');
