@@ -606,7 +606,7 @@ END $$;
 COMMENT ON FUNCTION click_breakdown(text, text, timestamptz, timestamptz, integer, text) IS
     'clicks by referrer, country, city, device, browser, os, utm_source, utm_medium or utm_campaign, the most first; NULL is unknown or none';
 
-CREATE FUNCTION top_links(workspace text = NULL, since timestamptz = NULL, max_rows integer = 10)
+CREATE FUNCTION top_links(workspace text = NULL, since timestamptz = NULL, max_rows integer = 10, until timestamptz = NULL)
     RETURNS TABLE (short_code text, original_url text, title text, clicks bigint, unique_visitors bigint, bots bigint)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
@@ -615,14 +615,15 @@ AS $$
 DECLARE
     wanted_workspace constant integer := shortener.workspace_id(workspace);
     first_day constant date := coalesce(since AT TIME ZONE 'UTC', '-infinity')::date;
+    last_moment constant timestamp := coalesce(until AT TIME ZONE 'UTC', 'infinity');
 BEGIN
     RETURN QUERY
         WITH part AS (
             SELECT d.link_id, d.clicks::bigint AS clicks, d.bots::bigint AS bots, d.visitors FROM shortener.click_day d
-            WHERE d.workspace_id = wanted_workspace AND d.day >= first_day
+            WHERE d.workspace_id = wanted_workspace AND d.day >= first_day AND d.day < last_moment
             UNION ALL
             SELECT m.link_id, m.clicks, m.bots, m.visitors FROM shortener.click_month m
-            WHERE m.workspace_id = wanted_workspace AND m.month >= first_day
+            WHERE m.workspace_id = wanted_workspace AND m.month >= first_day AND m.month < last_moment
         ), top AS (
             SELECT p.link_id, sum(p.clicks)::bigint AS clicks, sum(p.bots)::bigint AS bots
             FROM part p JOIN shortener.link l ON l.workspace_id = wanted_workspace AND l.id = p.link_id
@@ -634,7 +635,8 @@ BEGIN
         CROSS JOIN LATERAL (SELECT shortener.visitor_count(shortener.merge_visitors(p.visitors)) AS visitors FROM part p WHERE p.link_id = t.link_id) v
         ORDER BY t.clicks DESC, t.link_id;
 END $$;
-COMMENT ON FUNCTION top_links(text, timestamptz, integer) IS 'links with the most clicks since a day, or ever since counters by day and month are kept';
+COMMENT ON FUNCTION top_links(text, timestamptz, integer, timestamptz) IS
+    'links with the most clicks in some days, or ever since counters by day and month are kept';
 
 REVOKE EXECUTE ON FUNCTION record_clicks(uuid, bigint[], timestamptz[], inet[], text[], text[], bigint[]), record_unknown_codes(uuid, text[], text[]),
     roll_up_clicks(integer), verify_rollups(timestamptz), make_click_partition(name, date), drop_click_partition(name, name, date),
