@@ -258,7 +258,7 @@ SHORTENER_FUNCTION(shortener_shorten) {
     request.workspace = &workspace;
     request.url = &url;
     request.digest = digest_datum(url.digest);
-    request.expires_at = workspace.default_expiry;
+    request.expires_at = workspace.default_expiry();
     request.redirect_status = workspace.redirect_status;
     const Code code = create_or_get(request).code;
     SPI_finish();
@@ -288,7 +288,7 @@ SHORTENER_FUNCTION(shortener_create_link) {
     if (!alias.data() && reuse)
         request.digest = digest_datum(url.digest);
     request.alias = alias;
-    request.expires_at = optional_expiry(fcinfo, 2).value_or(workspace.default_expiry);
+    request.expires_at = optional_expiry(fcinfo, 2).value_or(workspace.default_expiry());
     request.redirect_status = optional_status(fcinfo, 3).value_or(workspace.redirect_status);
     request.title = optional_value(fcinfo, 4);
     request.description = optional_value(fcinfo, 5);

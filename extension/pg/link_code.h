@@ -6,7 +6,7 @@
 
 #include "core/code.h"
 
-#include "pg/workspaces.h"
+#include "pg/workspace_memory.h"
 
 extern "C" {
 #include "postgres.h"

@@ -90,13 +90,14 @@ void find_known(const Workspace& workspace, Entry* entries, int count) {
         " AND expires_at OPERATOR(pg_catalog.<) $expires_at",
         {{"workspace", INT4OID}, {"digests", BYTEAARRAYOID}, {"expires_at", TIMESTAMPTZOID}});
     const Datum workspace_id = Int32GetDatum(workspace.id);
+    const TimestampTz default_expiry = workspace.default_expiry();
     const Pending pending(entries, count, [](const Entry&) { return true; });
     for (int i = 0; i < count; i++)
         entries[i].ends_early = false;
     const Rows found = find.run({{"workspace", workspace_id}, {"digests", pending.digests}});
     for (uint64 i = 0; i < found.count(); i++) {
         Entry& entry = pending.at(found[i].required<int64>(1));
-        entry.ends_early = found[i].get<TimestampTz>(3).value_or(DT_NOEND) < workspace.default_expiry;
+        entry.ends_early = found[i].get<TimestampTz>(3).value_or(DT_NOEND) < default_expiry;
         if (!entry.ends_early)
             finish(entry, found[i].required<std::string_view>(2), false);
     }
@@ -104,7 +105,7 @@ void find_known(const Workspace& workspace, Entry* entries, int count) {
     if (early.count > 0)
         extend.run({{"workspace", workspace_id},
                     {"digests", early.digests},
-                    {"expires_at", TimestampTzGetDatum(workspace.default_expiry)}});
+                    {"expires_at", TimestampTzGetDatum(default_expiry)}});
 }
 
 // Inserts a link for each entry that has none, in the order of the digests, so that two calls with the same
@@ -155,7 +156,7 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
                               {"urls", array_of(hrefs, pending.count, TEXTOID)},
                               {"digests", pending.digests},
                               {"redirect_status", Int16GetDatum(workspace.redirect_status)},
-                              {"expires_at", TimestampTzGetDatum(workspace.default_expiry)}});
+                              {"expires_at", TimestampTzGetDatum(workspace.default_expiry())}});
     });
     // Rows come in the order of the insert, less those that met another.
     int place = 0;

@@ -5,7 +5,7 @@
 
 #include "pg/accepted_url.h"
 #include "pg/guard.h"
-#include "pg/workspaces.h"
+#include "pg/workspace_memory.h"
 
 namespace shortener {
 
