@@ -68,7 +68,7 @@ stop: ## stop what `make run` started
 test: stage ## run every test
 	@test/run
 
-fuzz: stage ## fuzz the core for FUZZ_SECONDS (60) per fuzzer
+fuzz: stage ## fuzz the core and the SQL functions, FUZZ_SECONDS (60) each
 	@test/run fuzz
 
 bench: stage ## measure against references, side by side

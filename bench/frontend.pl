@@ -8,6 +8,7 @@ use File::Temp;
 use IO::Socket::INET;
 use IPC::Open2;
 use List::Util qw(sum);
+use POSIX ();
 use Time::HiRes qw(time sleep);
 
 my $seconds = $ENV{BENCH_SECONDS} // 5;
@@ -91,7 +92,7 @@ sub nginx
 worker_processes 1;
 daemon off;
 pid $dir/nginx.pid;
-events { worker_connections 1024; }
+events { worker_connections 8192; }
 http {
 	$temp
 	access_log off;
@@ -264,6 +265,44 @@ my $after = metrics($cached);
 die 'not everything came from the cache' if $after->{cache_misses_total} != $before->{cache_misses_total};
 die 'not everything was redirected' if grep { /^requests_total/ && !/302/ && $after->{$_} != $before->{$_} } keys %$after;
 check($_, @sample) for $cached, $nginx;
+
+# One visitor among many who pipeline and read nothing.
+my $flooders = 2000;
+sub flooded
+{
+	my ($server) = @_;
+	my @pids;
+	for (1 .. 4)
+	{
+		my $pid = fork // die "fork: $!";
+		push(@pids, $pid), next if $pid;
+		local $SIG{PIPE} = 'IGNORE';
+		my @sockets = map { my $socket = connection($server->{port}); $socket->blocking(0); $socket } 1 .. $flooders / 4;
+		my $bytes = request('/' . code(1)) x 100;
+		while (getppid != 1)
+		{
+			syswrite $_, $bytes for @sockets;
+			sleep 0.01;
+		}
+		POSIX::_exit(0);
+	}
+	sleep 2;
+	my $socket = connection($server->{port});
+	my @milliseconds;
+	for (1 .. 200)
+	{
+		my $begin = time;
+		print $socket request('/' . code(2));
+		answer($socket);
+		push @milliseconds, 1000 * (time - $begin);
+	}
+	kill 'KILL', @pids;
+	waitpid $_, 0 for @pids;
+	sleep 1;
+	return (sort { $a <=> $b } @milliseconds)[197];
+}
+compare("ms to answer a visitor (p99) among $flooders who pipeline and read nothing / nginx", unit => 'ms', goal => '<= 1.0', rounds => 3,
+	ours => sub { flooded($cached) }, reference => sub { flooded($nginx) });
 stop($nginx->{pid});
 
 my ($crow) = grep { defined && -x } $ENV{SHORTENERD_CROW}, '.build/frontend-crow/shortenerd';

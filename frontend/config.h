@@ -9,7 +9,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 
-#include "app/client.h"
+#include "app/visitor_address.h"
 #include "http/limits.h"
 #include "log.h"
 

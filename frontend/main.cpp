@@ -46,17 +46,18 @@ void announce(const char* what, const Transport& transport) {
 }
 
 void serve(const Config& config) {
+    Shared shared({config.cache_size, config.cache_ttl}, random_key(), config.threads);
     const bool two_databases = !config.primary.empty();
-    Shared shared({config.cache_size, config.cache_ttl,
-                   two_databases ? config.standby_delay : std::chrono::milliseconds(0)},
-                  random_key(), config.threads, config.trusted_proxies);
-
-    const ConnectionSettings reading{config.database, config.default_workspace, nullptr};
+    const ServiceSettings service_settings{{config.database, config.default_workspace, nullptr},
+                                           config.database_timeout,
+                                           config.standby_delay,
+                                           two_databases,
+                                           config.trusted_proxies};
     TransportSettings settings{config.listen,       config.threads,      config.max_connections,
                                config.limits,       config.idle_timeout, config.request_timeout,
                                config.write_timeout};
     Transport transport(settings, [&](boost::asio::io_context& context, std::size_t thread) {
-        return std::make_unique<Service>(context, shared, thread, reading, config.database_timeout);
+        return std::make_unique<Service>(context, shared, thread, service_settings);
     });
     std::optional<Transport> admin;
     if (config.admin) {
@@ -74,7 +75,7 @@ void serve(const Config& config) {
     // LISTEN works on a primary only, so of several hosts this connection wants that one.
     Listener listener(context,
                       {two_databases ? config.primary : config.database, config.default_workspace, "primary"},
-                      shared.cache, shared.directory, shared.metrics.gauges);
+                      shared.cache, shared.workspaces, shared.database, shared.metrics.shared);
     listener.start();
     transport.start();
     announce("serving links", transport);

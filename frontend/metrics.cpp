@@ -56,7 +56,7 @@ void Counters::count_batch(std::size_t codes) noexcept {
     add(batch_codes, codes);
 }
 
-std::string Metrics::text(const Cache& cache) const {
+std::string Metrics::text(const Cache::Sizes& sizes, int database_connections) const {
     const auto total = [&](auto&& pick) {
         std::uint64_t sum = 0;
         for (std::size_t i = 0; i < threads_; i++)
@@ -99,7 +99,6 @@ std::string Metrics::text(const Cache& cache) const {
     page.single("cache_misses_total", "counter", "Requests whose code was not in the cache.", sum(&Counters::misses));
     page.single("coalesced_total", "counter", "Misses that shared another's question to the database.",
                 sum(&Counters::coalesced));
-    const Cache::Sizes sizes = cache.sizes();
     page.declare("cache_entries", "gauge", "Codes in the cache: links, and codes known not to exist.");
     page.sample("cache_entries", "part=\"links\"", sizes.links.entries);
     page.sample("cache_entries", "part=\"unknown\"", sizes.unknown.entries);
@@ -111,7 +110,7 @@ std::string Metrics::text(const Cache& cache) const {
     page.single("database_errors_total", "counter", "Queries that failed or took too long.", sum(&Counters::database_errors));
     page.single("database_reconnects_total", "counter", "Connections to the database made anew.", sum(&Counters::reconnects));
     page.single("database_connections", "gauge", "Threads that have a database connection that answers.",
-                static_cast<std::uint64_t>(gauges.databases.load()));
+                static_cast<std::uint64_t>(database_connections));
     page.declare("batch_codes", "histogram", "Codes asked for in one round trip.");
     cumulative = 0;
     for (std::size_t i = 0; i <= Counters::batch_bounds.size(); i++) {
@@ -122,10 +121,10 @@ std::string Metrics::text(const Cache& cache) const {
     page.sample("batch_codes_sum", {}, sum(&Counters::batch_codes));
     page.sample("batch_codes_count", {}, cumulative);
 
-    page.single("listening", "gauge", "1 while changes are being listened for.", gauges.listening ? 1 : 0);
-    page.single("notifications_total", "counter", "Notifications of changes received.", gauges.notifications);
-    page.single("cache_flushes_total", "counter", "Times the whole cache was emptied.", gauges.flushes);
-    page.single("listen_reconnects_total", "counter", "Listening connections made anew.", gauges.listen_reconnects);
+    page.single("listening", "gauge", "1 while changes are being listened for.", shared.listening ? 1 : 0);
+    page.single("notifications_total", "counter", "Notifications of changes received.", shared.notifications);
+    page.single("cache_flushes_total", "counter", "Times the whole cache was emptied.", shared.flushes);
+    page.single("listen_reconnects_total", "counter", "Listening connections made anew.", shared.listen_reconnects);
     page.single("clicks_total", "counter", "Redirects served to GET.", sum(&Counters::clicks));
     return page.take();
 }

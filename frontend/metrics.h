@@ -41,11 +41,9 @@ struct Counters {
 };
 
 // What does not belong to a thread.
-struct Gauges {
+struct SharedCounters {
     std::atomic<bool> listening{false};
     std::atomic<std::uint64_t> notifications{0}, flushes{0}, listen_reconnects{0};
-    // How many threads have a database connection that answers.
-    std::atomic<int> databases{0};
 };
 
 class Metrics {
@@ -56,9 +54,9 @@ class Metrics {
     Counters& slot(std::size_t thread) noexcept { return counters_[thread].counters; }
 
     // In the text format of Prometheus.
-    std::string text(const Cache& cache) const;
+    std::string text(const Cache::Sizes& cache, int database_connections) const;
 
-    Gauges gauges;
+    SharedCounters shared;
 
   private:
     struct alignas(128) Slot {

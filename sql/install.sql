@@ -141,6 +141,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM shortener.workspace) THEN
         PERFORM shortener.create_workspace('default', 'Default');
     END IF;
+    PERFORM pg_notify('shortener', 'flush'); -- without the triggers nobody was told of changes
     UPDATE shortener.installation SET schema_version = newest, derived_objects = shortener.derived_objects();
 EXCEPTION
     WHEN lock_not_available THEN
@@ -190,8 +191,9 @@ BEGIN
     IF owner OPERATOR(pg_catalog.=) current_user THEN
         PERFORM shortener.require_own_schema();
         CALL shortener.create_triggers();
+        PERFORM pg_catalog.pg_notify('shortener', 'flush');
     ELSIF owner IS NOT NULL THEN
-        RAISE NOTICE 'the tables of shortener belong to role "%"', owner
+        RAISE WARNING 'the tables of shortener belong to role "%"', owner
             USING HINT = pg_catalog.format('As role "%s": CALL shortener.install();', owner);
     END IF;
 END $$;

@@ -5,25 +5,26 @@ CREATE FUNCTION random_key() RETURNS bytea
     AS 'MODULE_PATHNAME', 'shortener_random_key';
 COMMENT ON FUNCTION random_key() IS '16 bytes from a strong random source';
 
-CREATE FUNCTION host_key(host text) RETURNS text
+CREATE FUNCTION host_from_header(host text) RETURNS text
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'shortener_host_key';
-COMMENT ON FUNCTION host_key(text) IS
-    'host of an HTTP Host header as the domain table has it: lower case, without port and trailing dot';
+    AS 'MODULE_PATHNAME', 'shortener_host_from_header';
+COMMENT ON FUNCTION host_from_header(text) IS
+    'host of an HTTP Host header as the table domain has it: lower case, without port and trailing dot';
 
-CREATE FUNCTION host_of(host text) RETURNS text
+CREATE FUNCTION canonical_host(host text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- A URL would otherwise be read as the host "https", and a network as its first address.
     IF host ~ '[/\\?#@]' OR host LIKE '.%' THEN
-        RAISE '"%" is not a host', host USING ERRCODE = 'invalid_parameter_value',
+        RAISE '"%" is not a host', left(host, 64) USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Give the host alone, such as go.example.com, without scheme and path.';
     END IF;
-    RETURN shortener.host_key(split_part(shortener.canonical_url('http://' || host), '/', 3));
+    RETURN shortener.host_from_header(split_part(shortener.canonical_url('http://' || host), '/', 3));
 END $$;
-COMMENT ON FUNCTION host_of(text) IS 'host that a person wrote, as URLs have it: Punycode, lower case, without port and trailing dot';
+COMMENT ON FUNCTION canonical_host(text) IS
+    'host that a person wrote, in the form that it has in canonical URLs: Punycode, lower case, without port and trailing dot';
 
 CREATE FUNCTION notification_key() RETURNS bytea
     LANGUAGE c STABLE PARALLEL SAFE
@@ -49,6 +50,32 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION workspace_id(text) IS 'id of a workspace; NULL means shortener.default_workspace';
 
+-- The constraints of the tables decide what is valid; this says what they mean.
+CREATE FUNCTION raise_invalid(constraint_name text, value text) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    message text;
+    explanation text;
+BEGIN
+    SELECT e.message, e.explanation INTO message, explanation FROM (VALUES
+        ('workspace_slug_check', 'workspace slug "%s" is not valid',
+         'A slug has 1 to 63 lower-case letters, digits and hyphens, and neither starts nor ends with a hyphen.'),
+        ('workspace_code_style_check', 'code style "%s" is not valid', 'The code styles are scrambled, sequential and snowflake.'),
+        ('workspace_redirect_status_check', 'redirect status %s is not valid', 'The redirect statuses are 301, 302, 307 and 308.'),
+        ('workspace_default_ttl_check', 'default_ttl "%s" is not valid', 'It must be positive, and at most 1000 years.'),
+        ('domain_host_check', '"%s" is not valid as a domain', 'A domain is one host, such as go.example.com.'),
+        ('blocked_host_pattern_check', '"%s" is not valid as a pattern of hosts',
+         'A pattern is a host, such as evil.example, or *.evil.example for all hosts below it.')
+    ) e (name, message, explanation) WHERE e.name = constraint_name;
+    IF NOT FOUND THEN -- one of the user's own
+        RAISE '"%" violates check constraint "%"', left(value, 64), constraint_name USING ERRCODE = 'check_violation';
+    END IF;
+    RAISE '%', format(message, left(value, 64)) USING ERRCODE = 'check_violation', DETAIL = explanation;
+END $$;
+COMMENT ON FUNCTION raise_invalid(text, text) IS 'raises the error for a value that a constraint of the tables has refused';
+
 CREATE FUNCTION create_workspace(
     slug text,
     name text = NULL,
@@ -61,44 +88,94 @@ CREATE FUNCTION create_workspace(
 AS $$
 DECLARE
     new_id integer;
+    violated text;
 BEGIN
     PERFORM shortener.require_install();
+    IF slug IS NULL OR code_style IS NULL OR rules IS NULL OR redirect_status IS NULL THEN
+        RAISE 'slug, code_style, rules and redirect_status must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
     PERFORM shortener.normalize_url('http://example.com/', rules); -- refuses unknown rules
-    INSERT INTO shortener.workspace (slug, name, code_style, rules, default_ttl, redirect_status)
-        VALUES (create_workspace.slug, coalesce(create_workspace.name, create_workspace.slug), create_workspace.code_style,
-                create_workspace.rules, create_workspace.default_ttl, create_workspace.redirect_status)
-        RETURNING id INTO new_id;
+    BEGIN
+        INSERT INTO shortener.workspace (slug, name, code_style, rules, default_ttl, redirect_status)
+            VALUES (create_workspace.slug, coalesce(create_workspace.name, create_workspace.slug), create_workspace.code_style,
+                    create_workspace.rules, create_workspace.default_ttl, create_workspace.redirect_status)
+            RETURNING id INTO new_id;
+    EXCEPTION
+        WHEN check_violation THEN
+            GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+            PERFORM shortener.raise_invalid(violated, CASE violated
+                WHEN 'workspace_code_style_check' THEN code_style
+                WHEN 'workspace_redirect_status_check' THEN redirect_status::text
+                WHEN 'workspace_default_ttl_check' THEN default_ttl::text
+                ELSE slug END);
+        WHEN numeric_value_out_of_range THEN
+            PERFORM shortener.raise_invalid('workspace_redirect_status_check', redirect_status::text);
+        WHEN unique_violation THEN
+            RAISE 'workspace "%" already exists', slug USING ERRCODE = 'unique_violation';
+    END;
     INSERT INTO shortener.workspace_key (workspace_id, key) VALUES (new_id, shortener.random_key());
     RETURN new_id;
 END $$;
 COMMENT ON FUNCTION create_workspace(text, text, text, text[], interval, integer) IS
-    'makes a workspace, with a secret of its own for codes and digests, and gives its id';
+    'creates a workspace, with a secret of its own for codes and digests, and returns its id';
 
 CREATE FUNCTION add_domain(host text, workspace text = NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    new_host constant text := shortener.canonical_host(host);
+    violated text;
 BEGIN
     PERFORM shortener.require_install();
-    INSERT INTO shortener.domain (host, workspace_id)
-        VALUES (shortener.host_of(add_domain.host), shortener.workspace_id(workspace));
+    IF new_host IS NULL THEN
+        RAISE 'host must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    INSERT INTO shortener.domain (host, workspace_id) VALUES (new_host, shortener.workspace_id(workspace));
+EXCEPTION
+    WHEN check_violation THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        PERFORM shortener.raise_invalid(violated, host);
+    WHEN unique_violation THEN
+        RAISE 'domain "%" already belongs to a workspace', new_host USING ERRCODE = 'unique_violation';
 END $$;
 COMMENT ON FUNCTION add_domain(text, text) IS
-    'makes a host ours: it serves the codes of the workspace, and no link may lead to it';
+    'adds a host of our own, which serves the codes of the workspace, and to which no link may lead';
 
 CREATE FUNCTION block_host(pattern text, reason text = NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    new_pattern constant text := CASE WHEN pattern LIKE '*.%' THEN '*.' || shortener.canonical_host(substr(pattern, 3))
+                                      ELSE shortener.canonical_host(pattern) END;
+    violated text;
 BEGIN
     PERFORM shortener.require_install();
-    INSERT INTO shortener.blocked_host AS b (pattern, reason)
-        VALUES (CASE WHEN block_host.pattern LIKE '*.%' THEN '*.' || shortener.host_of(substr(block_host.pattern, 3))
-                     ELSE shortener.host_of(block_host.pattern) END, block_host.reason)
+    IF new_pattern IS NULL THEN
+        RAISE 'pattern must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    INSERT INTO shortener.blocked_host AS b (pattern, reason) VALUES (new_pattern, block_host.reason)
         ON CONFLICT ON CONSTRAINT blocked_host_pkey DO UPDATE SET reason = excluded.reason;
+EXCEPTION WHEN check_violation THEN
+    GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+    PERFORM shortener.raise_invalid(violated, pattern);
 END $$;
 COMMENT ON FUNCTION block_host(text, text) IS
     'refuses new links to a host, or to every host below a domain: *.example.com';
+
+CREATE FUNCTION reserve_code(code text) RETURNS void
+    LANGUAGE plpgsql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM shortener.require_install();
+    IF code IS NULL THEN
+        RAISE 'code must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    INSERT INTO shortener.reserved_code (code) VALUES (lower(reserve_code.code)) ON CONFLICT DO NOTHING;
+END $$;
+COMMENT ON FUNCTION reserve_code(text) IS 'refuses a word as a code of new links, in any case of letters';
 
 CREATE FUNCTION set_page_texts(not_found_text text, gone_text text, workspace text = NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE

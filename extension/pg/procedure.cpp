@@ -13,9 +13,8 @@ extern "C" {
 // A procedure, because only one is told whether it may commit: in a block, in a function or in a command with
 // other statements, its caller cannot.
 SHORTENER_FUNCTION(shortener_require_no_transaction) {
-    if (!fcinfo->context || !IsA(fcinfo->context, CallContext))
-        ereport(ERROR,
-                (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED), errmsg("must be called by CALL")));
+    if (!fcinfo->context || !IsA(fcinfo->context, CallContext) || PG_ARGISNULL(0))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("must be called for a procedure")));
     if (castNode(CallContext, fcinfo->context)->atomic || IsSubTransaction())
         ereport(ERROR,
                 (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),

@@ -1,5 +1,6 @@
 #include "app/service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -16,41 +17,29 @@ std::uint64_t microseconds(Clock::duration duration) {
     return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
 }
 
+// Longer than visitors wait: a late answer is kept.
+std::chrono::milliseconds statement_patience(std::chrono::milliseconds timeout) {
+    return std::max<std::chrono::milliseconds>(std::chrono::seconds(5), 2 * timeout);
+}
+
 } // namespace
 
-// A request that waits, with copies of what it needs.
-struct Service::Visit {
-    std::string code, host, accept, user_agent, referer, forwarded_for, peer;
-    Method method;
-    Clock::time_point begun;
-    Done done;
-    std::string flight;
-    bool host_known = false;
-    Cache::Ticket cache_ticket = 0;
-    Directory::Ticket directory_ticket = 0;
-
-    Request request() const {
-        Request request;
-        request.method = method;
-        request.host = host;
-        request.accept = accept;
-        request.user_agent = user_agent;
-        request.referer = referer;
-        request.forwarded_for = forwarded_for;
-        request.peer = peer;
-        return request;
-    }
-};
-
-Service::Service(boost::asio::io_context& context, Shared& shared, std::size_t thread, const ConnectionSettings& settings,
-                 std::chrono::milliseconds database_timeout)
-    : context_(context), shared_(shared), counters_(shared.metrics.slot(thread)),
-      database_(context, settings, database_timeout, counters_, shared.metrics.gauges) {
+Service::Service(boost::asio::io_context& context, Shared& shared, std::size_t thread, const ServiceSettings& settings)
+    : context_(context), shared_(shared), settings_(settings), counters_(shared.metrics.slot(thread)),
+      codes_(context, settings.database_timeout, counters_, shared.database, settings.database.default_workspace),
+      texts_(context, settings.database_timeout, counters_),
+      database_(context, {settings.database, "resolve codes", statement_patience(settings.database_timeout)},
+                {&codes_, &texts_}, counters_,
+                [&status = shared.database](bool works) { status.resolving += works ? 1 : -1; }) {
     database_.start();
 }
 
-void Service::count(const Response& response, Clock::time_point begun) {
-    counters_.count_request(response.status, microseconds(Clock::now() - begun));
+void Service::tick(Clock::time_point now) {
+    codes_.expire(now);
+    texts_.expire(now);
+    const std::uint64_t returned = shared_.database.returned;
+    if (std::exchange(returned_, returned) != returned)
+        database_.hurry();
 }
 
 // The one place where a served redirect is known: here clicks begin. HEAD is not a click.
@@ -61,11 +50,11 @@ void Service::announce(const Request& request, const Resolution& resolution, con
     const bool logged = logs(LogLevel::debug);
     if (!logged && !shared_.clicks)
         return;
-    const std::string client = client_address(request.peer, request.forwarded_for, shared_.trusted_proxies);
+    const std::string visitor = visitor_address(request.peer, request.forwarded_for, settings_.trusted_proxies);
     if (logged)
-        log_line(LogLevel::debug, "redirect link=" + std::to_string(resolution.link_id) + " client=" + client);
+        log_line(LogLevel::debug, "redirect link=" + std::to_string(resolution.link_id) + " client=" + visitor);
     if (shared_.clicks)
-        shared_.clicks->clicked({resolution.link_id, client, request.user_agent, request.referer});
+        shared_.clicks->clicked({resolution.link_id, visitor, request.user_agent, request.referer});
 }
 
 bool Service::answer(const Request& request, Response& response) {
@@ -87,18 +76,18 @@ bool Service::answer(const Request& request, Response& response) {
         response = respond_not_found(request);
         break;
     }
-    count(response, now);
+    counters_.count_request(response.status, microseconds(Clock::now() - now));
     return true;
 }
 
 bool Service::answer_link(const Request& request, std::string_view code, Clock::time_point now, Response& response) {
-    const auto workspace = shared_.directory.workspace(request.host, now);
+    const auto workspace = shared_.workspaces.workspace(request.host, now);
     if (!workspace || !shared_.cache.find(*workspace, code, now, scratch_))
         return false;
     const int status = status_at(scratch_, now);
     std::shared_ptr<const PageTexts> texts;
     if (status == 404 || status == 410) {
-        texts = shared_.directory.texts(*workspace, now);
+        texts = shared_.workspaces.texts(*workspace, now);
         if (!texts)
             return false;
     }
@@ -112,91 +101,82 @@ bool Service::answer_link(const Request& request, std::string_view code, Clock::
 
 void Service::answer_later(const Request& request, Done done) {
     Counters::add(counters_.in_flight_begun);
-    auto visit = std::make_shared<Visit>();
     RouteStorage storage;
-    visit->code = route(request.target, storage).code;
-    visit->host = request.host;
-    visit->accept = request.accept;
-    visit->user_agent = request.user_agent;
-    visit->referer = request.referer;
-    visit->forwarded_for = request.forwarded_for;
-    visit->peer = request.peer;
-    visit->method = request.method;
-    visit->begun = Clock::now();
-    visit->done = std::move(done);
-
+    const auto visit = std::make_shared<Visit>(*this, request, route(request.target, storage).code, std::move(done));
+    const auto workspace = shared_.workspaces.workspace(visit->host(), visit->begun);
+    visit->host_known = workspace.has_value();
+    visit->workspace_ticket = shared_.workspaces.now_serving();
     // The link may be known while the texts for its page are not.
-    const auto workspace = shared_.directory.workspace(visit->host, visit->begun);
-    if (workspace && shared_.cache.find(*workspace, visit->code, visit->begun, scratch_)) {
-        Answer answer;
-        answer.known = true;
-        answer.resolution = scratch_;
-        boost::asio::post(context_, [this, visit, answer] { resolved(visit, answer); });
+    if (workspace && shared_.cache.find(*workspace, visit->code(), visit->begun, scratch_)) {
+        visit->resolution = scratch_;
+        boost::asio::post(context_, [this, visit] { resolved(visit); });
         return;
     }
     Counters::add(counters_.misses);
-    visit->host_known = workspace.has_value();
-    ask(visit);
-}
-
-void Service::ask(const std::shared_ptr<Visit>& visit) {
-    visit->flight = visit->host + " " + visit->code;
-    if (!shared_.flights.board(visit->flight, {this, [this, visit](const Answer& answer) { resolved(visit, answer); }})) {
-        Counters::add(counters_.coalesced);
-        return;
-    }
     // Tickets first: what is notified from here on beats this question.
-    visit->cache_ticket = shared_.cache.now_serving();
-    visit->directory_ticket = shared_.directory.now_serving();
-    database_.resolve(visit->host, visit->code, [this, visit](const Answer& answer) { landed(*visit, answer); });
+    visit->code_ticket = shared_.cache.now_serving();
+    if (shared_.flights.board(visit))
+        codes_.ask(visit);
+    else
+        Counters::add(counters_.coalesced);
 }
 
-void Service::landed(const Visit& visit, const Answer& answer) {
-    if (answer.known) {
-        // As of when it was asked: the answer cannot be older, but a standby may have been behind then.
-        if (!visit.host_known)
-            shared_.directory.store_workspace(visit.host, answer.resolution.workspace_id, visit.directory_ticket, visit.begun);
-        shared_.cache.store(visit.code, answer.resolution, answer.cache_seconds, visit.cache_ticket, visit.begun);
-    }
-    // Whoever boards from here on finds the cache filled, or asks anew.
-    for (Waiter& waiter : shared_.flights.land(visit.flight)) {
-        if (waiter.home == this)
-            waiter.told(answer);
+Asked Service::asked(const Visit& visit, Ticket ticket, bool from_standby) const {
+    return {ticket, visit.begun,
+            from_standby || settings_.always_standby ? settings_.standby_delay : std::chrono::milliseconds(0)};
+}
+
+void Service::keep(const Visit& visit, const CodeAnswer& answer) {
+    const Asked when = asked(visit, visit.workspace_ticket, answer.from_standby);
+    if (!visit.host_known)
+        shared_.workspaces.store_workspace(visit.host(), answer.resolution.workspace_id, when);
+    std::chrono::seconds seconds = answer.cache_seconds;
+    // Nobody is notified of a new link; a standby may just not have it yet.
+    if (answer.resolution.status == 404 && when.hold_off > std::chrono::milliseconds(0))
+        seconds = std::min(seconds, std::chrono::ceil<std::chrono::seconds>(when.hold_off));
+    shared_.cache.store(visit.code(), answer.resolution, seconds, asked(visit, visit.code_ticket, answer.from_standby));
+}
+
+// Whoever boards from here on finds the cache filled, or asks anew.
+void Service::landed(const Visit& visit, const CodeAnswer* answer) {
+    for (const std::shared_ptr<Visit>& other : shared_.flights.land(visit.flight())) {
+        if (answer)
+            other->resolution = answer->resolution;
+        if (&other->home == this)
+            resolved(other);
         else
-            boost::asio::post(waiter.home->context_, [told = std::move(waiter.told), answer] { told(answer); });
+            boost::asio::post(other->home.context_, [other] { other->home.resolved(other); });
     }
 }
 
-void Service::resolved(const std::shared_ptr<Visit>& visit, const Answer& answer) {
-    if (!answer.known) {
-        Response response = respond_unavailable(visit->request());
-        count(response, visit->begun);
-        Counters::add(counters_.in_flight_ended);
-        visit->done(std::move(response));
-        return;
-    }
+void Service::resolved(const std::shared_ptr<Visit>& visit) {
+    if (!visit->resolution)
+        return end(*visit, respond_unavailable(visit->request()));
     const Clock::time_point now = Clock::now();
-    const int status = status_at(answer.resolution, now);
-    const std::int64_t workspace_id = answer.resolution.workspace_id;
+    const int status = status_at(*visit->resolution, now);
     if (status != 404 && status != 410)
-        return finish(visit, answer.resolution, nullptr);
-    if (const auto texts = shared_.directory.texts(workspace_id, now))
-        return finish(visit, answer.resolution, texts.get());
-    const Directory::Ticket ticket = shared_.directory.now_serving();
-    database_.read_texts(workspace_id, [this, visit, resolution = answer.resolution, ticket, now](const PageTexts* texts) {
-        if (texts)
-            shared_.directory.store_texts(resolution.workspace_id, *texts, ticket, now);
-        finish(visit, resolution, texts);
-    });
+        return finish(*visit, nullptr);
+    if (const auto texts = shared_.workspaces.texts(visit->workspace_id(), now))
+        return finish(*visit, texts.get());
+    visit->workspace_ticket = shared_.workspaces.now_serving();
+    texts_.ask(visit);
 }
 
-void Service::finish(const std::shared_ptr<Visit>& visit, const Resolution& resolution, const PageTexts* texts) {
-    const Request request = visit->request();
-    Response response = respond(request, resolution, texts, Clock::now());
-    announce(request, resolution, response);
-    count(response, visit->begun);
+void Service::keep(const Visit& visit, const TextsAnswer& answer) {
+    shared_.workspaces.store_texts(visit.workspace_id(), answer.texts,
+                                   asked(visit, visit.workspace_ticket, answer.from_standby));
+}
+
+void Service::finish(Visit& visit, const PageTexts* texts) {
+    Response response = respond(visit.request(), *visit.resolution, texts, Clock::now());
+    announce(visit.request(), *visit.resolution, response);
+    end(visit, std::move(response));
+}
+
+void Service::end(Visit& visit, Response response) {
+    counters_.count_request(response.status, microseconds(Clock::now() - visit.begun));
     Counters::add(counters_.in_flight_ended);
-    visit->done(std::move(response));
+    std::exchange(visit.done, nullptr)(std::move(response));
 }
 
 bool AdminService::answer(const Request& request, Response& response) {
@@ -212,13 +192,15 @@ bool AdminService::answer(const Request& request, Response& response) {
         response.status = 200;
         response.body = "ok\n";
     } else if (path == "/readyz") {
-        const bool ready = shared_.metrics.gauges.databases > 0;
-        response.status = ready ? 200 : 503;
-        response.body = ready ? "ready\n" : "no database\n";
+        const char* problem = shared_.database.resolving == 0          ? "no database\n"
+                              : shared_.database.without_workspace > 0 ? "no default workspace\n"
+                                                                       : nullptr;
+        response.status = problem ? 503 : 200;
+        response.body = problem ? problem : "ready\n";
     } else if (path == "/metrics") {
         response.status = 200;
         response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-        response.body = shared_.metrics.text(shared_.cache);
+        response.body = shared_.metrics.text(shared_.cache.sizes(), shared_.database.resolving);
     } else {
         response.body = "not found\n";
     }

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -10,71 +11,78 @@
 #include <boost/asio/io_context.hpp>
 
 #include "app/clicks.h"
-#include "app/client.h"
+#include "app/router.h"
+#include "app/visit.h"
+#include "app/visitor_address.h"
 #include "cache/cache.h"
-#include "cache/directory.h"
 #include "cache/flights.h"
-#include "database/database.h"
+#include "cache/workspace_cache.h"
+#include "database/client.h"
+#include "database/codes.h"
+#include "database/page_texts.h"
+#include "database/status.h"
 #include "http/handler.h"
 #include "metrics.h"
 
 namespace shortener {
 
-class Service;
-
-// Somebody who waits for the answer about a code, on the loop of `home`.
-struct Waiter {
-    Service* home = nullptr;
-    Database::Resolved told;
-};
-
 // What all threads share.
 struct Shared {
-    Shared(const Cache::Limits& limits, const SipKey& seed, std::size_t threads,
-           std::vector<Network> trusted_proxies)
-        : trusted_proxies(std::move(trusted_proxies)), cache(limits, seed), directory(seed, limits.hold_off),
-          flights(seed), metrics(threads) {}
-
-    const std::vector<Network> trusted_proxies;
+    Shared(const Cache::Limits& limits, const SipKey& seed, std::size_t threads)
+        : cache(limits, seed), workspaces(seed), flights(seed), database(static_cast<int>(threads)), metrics(threads) {}
 
     Cache cache;
-    Directory directory;
-    Flights<Waiter> flights;
+    WorkspaceCache workspaces;
+    Flights<Visit> flights;
+    DatabaseStatus database;
     Metrics metrics;
     ClickSink* clicks = nullptr; // null: nobody wants to know
+};
+
+struct ServiceSettings {
+    ConnectionSettings database;
+    std::chrono::milliseconds database_timeout;
+    // After a change nothing of it is kept for so long of what a standby says.
+    std::chrono::milliseconds standby_delay;
+    bool always_standby; // the database may lag even if it does not say so
+    std::vector<Network> trusted_proxies;
 };
 
 // Serves links on one event loop: from the cache, or else by asking the database.
 class Service final : public Handler {
   public:
-    Service(boost::asio::io_context& context, Shared& shared, std::size_t thread,
-            const ConnectionSettings& settings, std::chrono::milliseconds database_timeout);
+    Service(boost::asio::io_context& context, Shared& shared, std::size_t thread, const ServiceSettings& settings);
 
     bool answer(const Request& request, Response& response) override;
     void answer_later(const Request& request, Done done) override;
-    void tick(Clock::time_point now) override { database_.tick(now); }
+    void tick(Clock::time_point now) override;
     void refused(int status) override { counters_.count_request(status, 0); }
     void opened() override { Counters::add(counters_.connections_opened); }
     void closed() override { Counters::add(counters_.connections_closed); }
     void turned_away() override { Counters::add(counters_.connections_refused); }
 
-  private:
-    struct Visit;
+    // What visits hear of the database.
+    void keep(const Visit& visit, const CodeAnswer& answer);
+    void landed(const Visit& visit, const CodeAnswer* answer);
+    void keep(const Visit& visit, const TextsAnswer& answer);
+    void finish(Visit& visit, const PageTexts* texts);
 
-    bool answer_link(const Request& request, std::string_view code, Clock::time_point now,
-                     Response& response);
-    void ask(const std::shared_ptr<Visit>& visit);
-    void landed(const Visit& visit, const Answer& answer);
-    void resolved(const std::shared_ptr<Visit>& visit, const Answer& answer);
-    void finish(const std::shared_ptr<Visit>& visit, const Resolution& resolution, const PageTexts* texts);
-    void count(const Response& response, Clock::time_point begun);
+  private:
+    bool answer_link(const Request& request, std::string_view code, Clock::time_point now, Response& response);
+    void resolved(const std::shared_ptr<Visit>& visit);
+    void end(Visit& visit, Response response);
+    Asked asked(const Visit& visit, Ticket ticket, bool from_standby) const;
     void announce(const Request& request, const Resolution& resolution, const Response& response);
 
     boost::asio::io_context& context_;
     Shared& shared_;
+    const ServiceSettings& settings_;
     Counters& counters_;
-    Database database_;
-    Resolution scratch_; // of a look-up, reused for its storage
+    CodeQueue codes_;
+    TextsQueue texts_;
+    DatabaseClient database_;
+    std::uint64_t returned_ = 0; // of the status, as last seen
+    Resolution scratch_;         // of a look-up, reused for its storage
 };
 
 // Serves /healthz, /readyz and /metrics.

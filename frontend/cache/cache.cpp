@@ -207,7 +207,8 @@ bool Cache::find(std::int64_t workspace_id, std::string_view code, Clock::time_p
 }
 
 void Cache::store(std::string_view code, const Resolution& resolution, std::chrono::seconds seconds,
-                  Ticket ticket, Clock::time_point now) {
+                  const Asked& asked) {
+    const Clock::time_point now = asked.when;
     // Without a key nobody is listening yet, and nothing would take the entry away.
     const bool keyless = key_low_ == 0 && key_high_ == 0;
     if (keyless || limits_.bytes == 0 || seconds <= std::chrono::seconds::zero() || code.size() > 255)
@@ -218,10 +219,10 @@ void Cache::store(std::string_view code, const Resolution& resolution, std::chro
     const std::lock_guard lock(shard.mutex);
 
     const Shard::Slot& slot = shard.slot_of(key);
-    if (slot.ticket > ticket || shard.flushed.ticket > ticket)
+    if (slot.ticket > asked.ticket || shard.flushed.ticket > asked.ticket)
         return;
     const Clock::time_point last = std::max(slot.time, shard.flushed.time);
-    if (last != Clock::time_point::min() && now < last + limits_.hold_off)
+    if (last != Clock::time_point::min() && now < last + asked.hold_off)
         return;
     if (Entry* old = shard.find(key, resolution.workspace_id, code))
         shard.remove(old);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/asked.h"
 #include "core/siphash.h"
 #include "resolution.h"
 
@@ -26,17 +27,13 @@ namespace shortener {
 // hand last passed stays.
 //
 // A notification that overtakes the answer to a query under way must win: `now_serving()` is taken before a
-// query is sent, and an answer is kept only if no invalidation of its tag came after it.
+// query is sent, see Asked.
 class Cache {
   public:
-    using Ticket = std::uint64_t;
-
     struct Limits {
         std::size_t bytes = std::size_t{64} << 20;
         // Nothing is kept for longer, whatever the database allows.
         std::chrono::seconds longest{3600};
-        // After an invalidation nothing is kept of this tag for so long: a standby may still say the old.
-        std::chrono::milliseconds hold_off{0};
     };
 
     struct Size {
@@ -63,8 +60,7 @@ class Cache {
 
     // Keeps an answer that the database allows to keep for `seconds`. A link that expires before that stays, as
     // gone, for another hour: a revival is notified.
-    void store(std::string_view code, const Resolution& resolution, std::chrono::seconds seconds, Ticket ticket,
-               Clock::time_point now);
+    void store(std::string_view code, const Resolution& resolution, std::chrono::seconds seconds, const Asked& asked);
 
     void invalidate(std::uint64_t tag, Clock::time_point now);
     void flush(Clock::time_point now);

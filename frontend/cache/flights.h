@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <mutex>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -13,53 +13,56 @@
 
 namespace shortener {
 
-// Questions under way, shared by all threads: whoever asks first asks the database, whoever comes meanwhile
-// waits for the same answer.
-template <typename Waiter> class Flights {
+// Questions under way, shared by all threads: whoever asks first asks the database, whoever comes meanwhile waits for
+// the same answer. A visit has a `flight()`, the text that is the same for those who ask the same.
+template <typename Visit> class Flights {
   public:
+    using Visits = std::vector<std::shared_ptr<Visit>>;
+
     explicit Flights(const SipKey& seed) {
         for (Shard& shard : shards_)
-            shard.waiting = Map(0, Hasher{seed});
+            shard.visits = Map(0, Hasher{seed});
     }
 
-    // True for the first: it must ask, and land the key whatever comes of it.
-    bool board(const std::string& key, Waiter waiter) {
-        Shard& shard = shard_of(key);
+    // True for the first: it must ask, and land whatever comes of it.
+    bool board(std::shared_ptr<Visit> visit) {
+        const std::string_view flight = visit->flight();
+        Shard& shard = shard_of(flight);
         const std::lock_guard lock(shard.mutex);
-        const auto [place, first] = shard.waiting.try_emplace(key);
-        place->second.push_back(std::move(waiter));
-        return first;
+        Visits& visits = shard.visits[flight]; // a view of the first visit, which stays as long as the entry
+        visits.push_back(std::move(visit));
+        return visits.size() == 1;
     }
 
-    // All who wait for the key; from here on the next is a first again.
-    std::vector<Waiter> land(const std::string& key) {
-        Shard& shard = shard_of(key);
+    // All who wait for the same; from here on the next is a first again.
+    Visits land(std::string_view flight) {
+        Shard& shard = shard_of(flight);
         const std::lock_guard lock(shard.mutex);
-        const auto found = shard.waiting.find(key);
-        if (found == shard.waiting.end())
+        const auto found = shard.visits.find(flight);
+        if (found == shard.visits.end())
             return {};
-        std::vector<Waiter> waiters = std::move(found->second);
-        shard.waiting.erase(found);
-        return waiters;
+        Visits visits = std::move(found->second);
+        shard.visits.erase(found);
+        return visits;
     }
 
     // Forgets who waits, when nobody will land.
     void clear() {
         for (Shard& shard : shards_) {
             const std::lock_guard lock(shard.mutex);
-            shard.waiting.clear();
+            shard.visits.clear();
         }
     }
 
   private:
     struct Hasher {
         SipKey seed;
-        std::size_t operator()(const std::string& key) const noexcept { return siphash24(seed, key); }
+        std::size_t operator()(std::string_view key) const noexcept { return siphash24(seed, key); }
     };
-    using Map = std::unordered_map<std::string, std::vector<Waiter>, Hasher>;
+    using Map = std::unordered_map<std::string_view, Visits, Hasher>;
     struct Shard {
         std::mutex mutex;
-        Map waiting{0, Hasher{}};
+        Map visits{0, Hasher{}};
     };
 
     // Only to keep threads out of each other's way; who chooses keys of one shard gains nothing.

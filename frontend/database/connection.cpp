@@ -1,5 +1,7 @@
 #include "database/connection.h"
 
+#include <algorithm>
+#include <atomic>
 #include <system_error>
 #include <thread>
 
@@ -44,7 +46,8 @@ PGconn* connect_blocking(const ConnectionSettings& settings) {
     add("keepalives_idle", "10");
     add("keepalives_interval", "5");
     add("keepalives_count", "3");
-    add("tcp_user_timeout", "15000");
+    // A host that is gone, told from a database that is slow: the kernel of a slow one acknowledges what we send.
+    add("tcp_user_timeout", "5000");
     if (settings.session_attributes)
         add("target_session_attrs", settings.session_attributes);
     add("dbname", settings.conninfo.c_str());
@@ -56,6 +59,10 @@ PGconn* connect_blocking(const ConnectionSettings& settings) {
     add(nullptr, nullptr);
     return PQconnectdbParams(names.data(), values.data(), 1);
 }
+
+constexpr std::chrono::seconds first_last_patience{10}, longest_last_patience{600};
+
+std::atomic<int> cancelling{0}; // threads that do
 
 std::vector<const char*> pointers(const Parameters& parameters) {
     std::vector<const char*> values;
@@ -80,19 +87,45 @@ struct Connection::Handoff {
 };
 
 Connection::Connection(asio::io_context& context, ConnectionSettings settings)
-    : context_(context), settings_(std::move(settings)), event_(context) {}
+    : context_(context), settings_(std::move(settings)), event_(context),
+      last_patience_(first_last_patience) {}
 
 Connection::~Connection() {
     if (handoff_) {
         const std::lock_guard lock(handoff_->mutex);
         handoff_->context = nullptr;
     }
+    if (busy_)
+        cancel();
     close();
+}
+
+void Connection::cancel() noexcept {
+    PGcancel* request = PQgetCancel(connection_);
+    if (!request)
+        return;
+    cancelling++;
+    try {
+        std::thread([request] {
+            char error[256];
+            PQcancel(request, error, sizeof error);
+            PQfreeCancel(request);
+            cancelling--;
+        }).detach();
+    } catch (const std::system_error&) { // no thread for us
+        PQfreeCancel(request);
+        cancelling--;
+    }
+}
+
+void Connection::finish_cancelling() {
+    for (int i = 0; cancelling > 0 && i < 50; i++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
 void Connection::close() noexcept {
     generation_ = std::make_shared<int>(0);
-    readable_ = reading_ = writable_ = writing_ = false;
+    readable_ = reading_ = writable_ = writing_ = busy_ = false;
     if (socket_) {
         socket_->release(); // the descriptor is libpq's
         socket_.reset();
@@ -182,66 +215,86 @@ asio::awaitable<bool> Connection::wait(Clock::time_point deadline) {
     co_return true;
 }
 
-asio::awaitable<Result> Connection::query(const char* sql, const Parameters& parameters, Clock::time_point deadline,
+asio::awaitable<Result> Connection::query(const char* sql, const Parameters& parameters, std::chrono::milliseconds patience,
                                           std::string& error) {
     const auto values = pointers(parameters);
     const int sent = PQsendQueryParams(connection_, sql, static_cast<int>(values.size()), nullptr, values.data(), nullptr,
                                        nullptr, 0);
-    return receive(sent, deadline, error);
+    return receive(sent, patience, Late::cancel, error);
 }
 
-asio::awaitable<Result> Connection::prepare(const std::string& name, const char* sql, Clock::time_point deadline,
+asio::awaitable<Result> Connection::prepare(const std::string& name, const char* sql, std::chrono::milliseconds patience,
                                             std::string& error) {
-    return receive(PQsendPrepare(connection_, name.c_str(), sql, 0, nullptr), deadline, error);
+    return receive(PQsendPrepare(connection_, name.c_str(), sql, 0, nullptr), patience, Late::cancel, error);
 }
 
 asio::awaitable<Result> Connection::query_prepared(const std::string& name, const Parameters& parameters,
-                                                   Clock::time_point deadline, std::string& error) {
+                                                   std::chrono::milliseconds patience, std::string& error) {
     const auto values = pointers(parameters);
     const int sent = PQsendQueryPrepared(connection_, name.c_str(), static_cast<int>(values.size()), values.data(), nullptr,
                                          nullptr, 0);
-    return receive(sent, deadline, error);
+    return receive(sent, patience, Late::cancel, error);
+}
+
+asio::awaitable<bool> Connection::answers(std::chrono::milliseconds patience) {
+    std::string error;
+    const Result result = co_await receive(PQsendQuery(connection_, "SELECT"), patience, Late::close, error);
+    co_return result != nullptr;
 }
 
 // The result of what libpq was just given to send, if it took it; without a connection it takes nothing.
-asio::awaitable<Result> Connection::receive(int sent, Clock::time_point deadline, std::string& error) {
-    const auto broken = [&](const char* reason) {
-        error = reason ? reason : PQerrorMessage(connection_);
-        close();
-        return Result();
-    };
-    if (sent == 0)
-        co_return connection_ ? broken(nullptr) : Result();
-
-    while (const int left = PQflush(connection_)) {
-        if (left < 0)
-            co_return broken(nullptr);
-        watch(asio::posix::stream_descriptor::wait_write, writing_, writable_);
-        if (!co_await wait(deadline)) {
-            error = "the connection to the database was lost";
-            co_return Result();
-        }
-        if (Clock::now() >= deadline)
-            co_return broken("the database took too long");
+asio::awaitable<Result> Connection::receive(int sent, std::chrono::milliseconds patience, Late late, std::string& error) {
+    if (!connection_) {
+        error = "there is no connection to the database";
+        co_return Result();
     }
+    busy_ = true;
+    Clock::time_point deadline = Clock::now() + patience;
+    bool good = sent != 0;
     Result last;
-    for (;;) {
-        while (PQisBusy(connection_)) {
-            if (Clock::now() >= deadline)
-                co_return broken("the database took too long");
-            if (!co_await wait(deadline)) {
-                error = "the connection to the database was lost";
-                co_return Result();
-            }
-        }
+    while (good) {
+        good = co_await wait_for_result(deadline, late, error);
+        if (!good)
+            break;
         Result next(PQgetResult(connection_));
         if (!next)
             break;
         last = std::move(next);
     }
-    if (PQstatus(connection_) != CONNECTION_OK)
-        co_return broken(nullptr);
-    co_return last;
+    busy_ = false;
+    if (good && PQstatus(connection_) == CONNECTION_OK) {
+        last_patience_ = first_last_patience;
+        co_return last;
+    }
+    if (error.empty())
+        error = connection_ ? PQerrorMessage(connection_) : "the connection to the database was lost";
+    close();
+    co_return Result();
+}
+
+// Sends all, and waits until the next result can be taken without waiting.
+asio::awaitable<bool> Connection::wait_for_result(Clock::time_point& deadline, Late& late, std::string& error) {
+    for (;;) {
+        const int unsent = PQflush(connection_);
+        if (unsent < 0)
+            co_return false;
+        if (unsent == 0 && !PQisBusy(connection_))
+            co_return true;
+        if (Clock::now() >= deadline) {
+            if (std::exchange(late, Late::close) == Late::close) {
+                error = "the database does not answer";
+                co_return false;
+            }
+            cancel();
+            deadline = Clock::now() + last_patience_;
+            last_patience_ = std::min(last_patience_ * 2, longest_last_patience);
+        }
+        if (unsent > 0)
+            watch(asio::posix::stream_descriptor::wait_write, writing_, writable_);
+        const bool open = co_await wait(deadline);
+        if (!open)
+            co_return false;
+    }
 }
 
 std::optional<std::string> Connection::notification() {

@@ -1,12 +1,14 @@
 #include "database/listener.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include <boost/asio/co_spawn.hpp>
 
 #include "database/backoff.h"
-#include "database/notification.h"
+#include "database/result.h"
+#include "core/notification.h"
 #include "log.h"
 
 namespace shortener {
@@ -17,7 +19,10 @@ namespace asio = boost::asio;
 
 constexpr std::chrono::seconds patience{5};
 // A connection that died without a word is noticed by asking.
-constexpr std::chrono::seconds heartbeat{5};
+constexpr std::chrono::seconds heartbeat{1}, heartbeat_patience{3};
+// Threads that can resolve codes wait for so long for those that cannot, before everything is forgotten.
+constexpr std::chrono::seconds flush_patience{5};
+constexpr std::chrono::milliseconds flush_interval{20};
 
 std::optional<SipKey> read_key(const PGresult* result) {
     if (PQresultStatus(result) != PGRES_TUPLES_OK || PQntuples(result) != 1)
@@ -35,10 +40,10 @@ std::optional<SipKey> read_key(const PGresult* result) {
 
 } // namespace
 
-Listener::Listener(asio::io_context& context, ConnectionSettings settings, Cache& cache, Directory& directory,
-                   Gauges& gauges)
-    : context_(context), connection_(context, std::move(settings)), cache_(cache), directory_(directory),
-      gauges_(gauges) {}
+Listener::Listener(asio::io_context& context, ConnectionSettings settings, Cache& cache, WorkspaceCache& workspaces,
+                   DatabaseStatus& status, SharedCounters& counters)
+    : context_(context), connection_(context, std::move(settings)), cache_(cache), workspaces_(workspaces),
+      status_(status), counters_(counters) {}
 
 void Listener::start() {
     asio::co_spawn(context_, run(), end_program);
@@ -47,80 +52,87 @@ void Listener::start() {
 void Listener::flush() {
     const Clock::time_point now = Clock::now();
     cache_.flush(now);
-    directory_.flush(now);
-    gauges_.flushes++;
+    workspaces_.flush(now);
+    counters_.flushes++;
 }
 
 void Listener::apply(std::string_view payload) {
-    gauges_.notifications++;
+    counters_.notifications++;
     const Clock::time_point now = Clock::now();
     read_notification(
         payload, [&](std::uint64_t tag) { cache_.invalidate(tag, now); }, [&] { flush(); });
 }
 
-// LISTEN first, then forget: a change in between is notified.
-asio::awaitable<bool> Listener::begin(std::string& error) {
-    error = co_await connection_.connect();
+// LISTEN first: a change from here on is notified.
+asio::awaitable<std::string> Listener::begin() {
+    std::string error = co_await connection_.connect();
+    if (error.find("hot standby") != error.npos)
+        error.append("; name the primary with --primary");
     if (!error.empty())
-        co_return false;
-    const Result listening =
-        co_await connection_.query("LISTEN shortener", {}, Clock::now() + patience, error);
-    if (!listening || PQresultStatus(listening.get()) != PGRES_COMMAND_OK) {
-        if (listening)
-            error = PQresultErrorMessage(listening.get());
-        co_return false;
-    }
-    const Result result =
-        co_await connection_.query("SELECT shortener.notification_key()", {}, Clock::now() + patience, error);
+        co_return error;
+    const Result listening = co_await connection_.query("LISTEN shortener", {}, patience, error);
+    if (!listening || PQresultStatus(listening.get()) != PGRES_COMMAND_OK)
+        co_return listening ? explain(listening.get()) : error;
+    const Result result = co_await connection_.query("SELECT shortener.notification_key()", {}, patience, error);
     const auto key = result ? read_key(result.get()) : std::nullopt;
-    if (!key) {
-        if (result)
-            error = std::string("cannot read the notification key: ") + PQresultErrorMessage(result.get());
-        co_return false;
-    }
+    if (!key)
+        co_return result ? "cannot read the notification key: " + explain(result.get()) : error;
     cache_.set_key(*key);
-    flush();
-    co_return true;
+    co_return std::string();
 }
 
 asio::awaitable<void> Listener::run() {
-    Backoff backoff;
-    bool complained = false;
+    Backoff backoff(context_);
+    std::string complaint;
     for (bool first = true;; first = false) {
         if (!first)
-            gauges_.listen_reconnects++;
-        std::string error;
-        if (co_await begin(error)) {
-            log_line(LogLevel::info, "listening for changes");
-            gauges_.listening = true;
-            complained = false;
+            counters_.listen_reconnects++;
+        const std::string problem = co_await begin();
+        if (problem.empty()) {
+            complaint.clear();
             backoff.reset();
             co_await listen();
-            gauges_.listening = false;
+            counters_.listening = false;
             log_line(LogLevel::warning, "lost the connection that listens for changes");
-        } else if (!std::exchange(complained, true)) {
-            log_line(LogLevel::error, "cannot listen for changes: " + error);
+        } else if (problem != complaint) {
+            complaint = problem;
+            log_line(LogLevel::error, "cannot listen for changes: " + problem);
         }
         connection_.close();
-        co_await backoff.wait(context_);
+        co_await backoff.wait();
     }
 }
 
+// Cached links must not become 503 because the threads still wait to connect again.
+bool Listener::may_flush(Clock::time_point now) const {
+    return status_.resolving == status_.threads || (status_.resolving > 0 && now >= begun_ + flush_patience);
+}
+
 asio::awaitable<void> Listener::listen() {
-    Clock::time_point next = Clock::now() + heartbeat;
+    status_.returned++;
+    begun_ = Clock::now();
+    Clock::time_point next = begun_ + heartbeat;
     for (;;) {
         while (const auto payload = connection_.notification())
             apply(*payload);
         if (!connection_.is_open())
             co_return;
-        if (Clock::now() >= next) {
-            std::string error;
-            if (!co_await connection_.query("SELECT", {}, Clock::now() + patience, error))
+        const Clock::time_point now = Clock::now();
+        if (!counters_.listening && may_flush(now)) {
+            flush();
+            counters_.listening = true;
+            log_line(LogLevel::info, "listening for changes");
+        }
+        if (now >= next) {
+            const bool alive = co_await connection_.answers(heartbeat_patience);
+            if (!alive)
                 co_return;
             next = Clock::now() + heartbeat;
-        } else if (!co_await connection_.wait(next)) {
-            co_return;
+            continue;
         }
+        const bool open = co_await connection_.wait(counters_.listening ? next : std::min(next, now + flush_interval));
+        if (!open)
+            co_return;
     }
 }
 

@@ -1,6 +1,7 @@
 #include "http/message.h"
 
 #include <charconv>
+#include <ctime>
 
 namespace shortener {
 
@@ -23,6 +24,14 @@ std::string_view reason(int status) noexcept {
     case 503: return "Service Unavailable";
     default: return "Internal Server Error";
     }
+}
+
+std::string http_date() {
+    char text[40];
+    const std::time_t now = std::time(nullptr);
+    std::tm utc{};
+    gmtime_r(&now, &utc);
+    return std::string(text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &utc));
 }
 
 void append_response(const Response& response, const Framing& framing, std::string& out) {

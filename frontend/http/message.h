@@ -18,7 +18,7 @@ struct Request {
     std::string_view accept;
     std::string_view user_agent;
     std::string_view referer;
-    std::string_view forwarded_for; // X-Forwarded-For, all its lines as one list; see client.h
+    std::string_view forwarded_for; // X-Forwarded-For, all its lines as one list; see visitor_address.h
     std::string_view peer;          // the address at the other end of the connection
 };
 
@@ -39,6 +39,9 @@ struct Response {
 
 // The reason phrase of a status that this program sends.
 std::string_view reason(int status) noexcept;
+
+// The present time as the field Date has it.
+std::string http_date();
 
 // Calls `field(name, value)` for every header field of the response but Date, Connection and Content-Length,
 // which are the transport's.

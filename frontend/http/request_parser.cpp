@@ -197,7 +197,8 @@ void RequestParser::on_header_impl(error_code& error) {
 void RequestParser::on_chunk_header_impl(std::uint64_t, text extensions, error_code& error) {
     extension_bytes_ += extensions.size();
     // They mean nothing to us, but a control character among them would mean something to somebody.
-    if (extension_bytes_ > most_extension_bytes || (!extensions.empty() && extensions.front() != ';') ||
+    if (extensions.size() > longest_chunk_line || extension_bytes_ > most_extension_bytes ||
+        (!extensions.empty() && extensions.front() != ';') ||
         std::any_of(extensions.begin(), extensions.end(),
                     [](unsigned char c) { return c < ' ' || c == 0x7f; }))
         refuse(400, error);

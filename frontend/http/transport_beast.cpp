@@ -1,7 +1,6 @@
 #include "http/transport.h"
 
 #include <atomic>
-#include <ctime>
 #include <exception>
 #include <list>
 #include <string>
@@ -23,14 +22,6 @@ using boost::system::error_code;
 namespace {
 
 constexpr std::chrono::milliseconds tick_interval{100};
-
-std::string http_date() {
-    char text[40];
-    const std::time_t now = std::time(nullptr);
-    std::tm utc{};
-    gmtime_r(&now, &utc);
-    return std::string(text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &utc));
-}
 
 // A thread with its loop, handler and connections.
 class Worker {

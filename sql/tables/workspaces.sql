@@ -3,7 +3,14 @@
 CREATE FUNCTION flush_caches() RETURNS trigger
     LANGUAGE c VOLATILE
     AS 'MODULE_PATHNAME', 'shortener_flush_caches';
-COMMENT ON FUNCTION flush_caches() IS 'trigger of workspace and domain: tells caches to forget everything';
+COMMENT ON FUNCTION flush_caches() IS
+    'trigger of workspace and domain: tells caches to forget everything, and other sessions what they remember of the table';
+
+CREATE FUNCTION flush_sessions() RETURNS trigger
+    LANGUAGE c VOLATILE
+    AS 'MODULE_PATHNAME', 'shortener_flush_sessions';
+COMMENT ON FUNCTION flush_sessions() IS
+    'trigger of workspace, workspace_key and blocked_host: tells other sessions to forget what they remember of the table';
 
 CREATE FUNCTION forget_workspaces() RETURNS trigger
     LANGUAGE c VOLATILE
@@ -21,7 +28,7 @@ BEGIN
         slug text COLLATE "C" NOT NULL UNIQUE CHECK (slug ~ '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$'),
         name text NOT NULL,
         code_style text NOT NULL DEFAULT 'scrambled' CHECK (code_style IN ('scrambled', 'sequential', 'snowflake')),
-        rules text[] NOT NULL,
+        rules text[] NOT NULL CHECK (rules <@ '{sort_query,strip_tracking,strip_trailing_slash,unify_scheme}'),
         default_ttl interval CHECK (default_ttl > '0' AND default_ttl <= '1000 years'),
         redirect_status smallint NOT NULL DEFAULT 302 CHECK (redirect_status IN (301, 302, 307, 308)),
         not_found_text text,
@@ -44,7 +51,8 @@ BEGIN
 
     CREATE TABLE shortener.domain (
         host text COLLATE "C" PRIMARY KEY CHECK (host ~ '^(\[[0-9a-f:]+\]|[^[:upper:][:space:]/:@*]*[^[:upper:][:space:]/:@*.])$'),
-        workspace_id integer NOT NULL REFERENCES shortener.workspace ON DELETE CASCADE
+        -- Without CASCADE: a host whose workspace is gone would serve the codes of the default one.
+        workspace_id integer NOT NULL REFERENCES shortener.workspace
     );
     CREATE INDEX domain_workspace_id ON shortener.domain (workspace_id);
     COMMENT ON TABLE shortener.domain IS
@@ -58,9 +66,9 @@ BEGIN
     COMMENT ON TABLE shortener.blocked_host IS 'hosts that no link may lead to: a host, or *.domain for all below it';
 
     CREATE TABLE shortener.reserved_code (
-        code text COLLATE "C" PRIMARY KEY CHECK (code = lower(code))
+        code text COLLATE "C" PRIMARY KEY CONSTRAINT reserved_code_must_be_lower_case CHECK (code = lower(code))
     );
-    COMMENT ON TABLE shortener.reserved_code IS 'words that are no code in any workspace, in lower case; add your own';
+    COMMENT ON TABLE shortener.reserved_code IS 'words that are not used as codes in any workspace, in lower case';
     INSERT INTO shortener.reserved_code
         SELECT unnest('{admin,api,app,auth,dashboard,docs,help,health,login,logout,register,signup,settings,status,
                         support,www,web,assets,static}'::text[]);
@@ -73,8 +81,14 @@ CREATE PROCEDURE create_workspace_triggers()
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    CREATE OR REPLACE TRIGGER workspace_inserted AFTER INSERT ON shortener.workspace
+        FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_sessions();
     CREATE OR REPLACE TRIGGER workspace_changed AFTER UPDATE OR DELETE OR TRUNCATE ON shortener.workspace
         FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_caches();
+    CREATE OR REPLACE TRIGGER workspace_key_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shortener.workspace_key
+        FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_sessions();
+    CREATE OR REPLACE TRIGGER blocked_host_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shortener.blocked_host
+        FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_sessions();
     CREATE OR REPLACE TRIGGER domain_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shortener.domain
         FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_caches();
 

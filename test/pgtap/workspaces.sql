@@ -2,12 +2,12 @@ BEGIN;
 CREATE EXTENSION shortener;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(37);
+SELECT plan(59);
 
-SELECT is(host_key('Go.Example.COM.:8443'), 'go.example.com', 'a host loses case, dot and port');
-SELECT is(host_key('[2001:DB8::1]:80'), '[2001:db8::1]', 'an IPv6 address keeps its colons');
-SELECT is(host_key('[::1'), '[::1', 'no bracket, no address');
-SELECT is(host_key(''), '', 'nothing is nothing');
+SELECT is(host_from_header('Go.Example.COM.:8443'), 'go.example.com', 'a host loses case, dot and port');
+SELECT is(host_from_header('[2001:DB8::1]:80'), '[2001:db8::1]', 'an IPv6 address keeps its colons');
+SELECT is(host_from_header('[::1'), '[::1', 'no bracket, no address');
+SELECT is(host_from_header(''), '', 'nothing is nothing');
 SELECT is(length(random_key()), 16, 'a key has 16 bytes');
 SELECT isnt(random_key(), random_key(), 'and never the same');
 
@@ -38,6 +38,42 @@ SELECT throws_ok($$ SELECT block_host('https://evil.example/') $$, '22023', NULL
 SELECT throws_ok($$ SELECT add_domain('*.example.com') $$, '23514', NULL, 'a domain is one host');
 SELECT lives_ok($$ SELECT add_domain('[2001:DB8::0001]:80'), block_host('[::ffff:127.0.0.1]') $$, 'an IPv6 address is a host');
 SELECT throws_ok($$ SELECT shorten('http://[::FFFF:7f00:1]:8080/') $$, '22023', NULL, 'and can be blocked');
+
+-- What is refused is refused in words.
+SELECT throws_ok(call, '23514', message, call) FROM (VALUES
+    ($$SELECT create_workspace('Team')$$, 'workspace slug "Team" is not valid'),
+    ($$SELECT create_workspace('x', code_style => 'random')$$, 'code style "random" is not valid'),
+    ($$SELECT create_workspace('x', redirect_status => 303)$$, 'redirect status 303 is not valid'),
+    ($$SELECT create_workspace('x', redirect_status => 70000)$$, 'redirect status 70000 is not valid'),
+    ($$SELECT create_workspace('x', default_ttl => '-1 day')$$, 'default_ttl "-1 days" is not valid'),
+    ($$SELECT add_domain('*.example.com')$$, '"*.example.com" is not valid as a domain'),
+    ($$SELECT block_host('*.*.example')$$, '"*.*.example" is not valid as a pattern of hosts')) c (call, message);
+SELECT throws_ok($$ SELECT create_workspace('team-1') $$, '23505', 'workspace "team-1" already exists', 'a slug that is taken');
+SELECT throws_ok($$ SELECT add_domain('go.example.com') $$, '23505', 'domain "go.example.com" already belongs to a workspace', 'a domain that is taken');
+SELECT throws_ok(call, '22004', NULL, call || ' of nothing')
+    FROM unnest('{SELECT create_workspace(NULL),SELECT add_domain(NULL),SELECT block_host(NULL),SELECT reserve_code(NULL)}'::text[]) call;
+SELECT lives_ok($$ SELECT reserve_code('Careers'), reserve_code('careers') $$, 'a word is reserved');
+SELECT throws_ok($$ SELECT create_link('https://a.example/', alias => 'CAREERS') $$, '42939', NULL, 'in any case of letters');
+SELECT throws_ok($$ UPDATE workspace SET rules = '{typo}' $$, '23514', NULL, 'a workspace has no unknown rule');
+SELECT throws_ok($$ UPDATE workspace SET rules = '{sort_query,NULL}' $$, '23514', NULL, 'nor one that is NULL');
+SELECT throws_ok($$ DELETE FROM workspace WHERE slug = 'team-1' $$, '23503', NULL, 'a workspace with domains cannot be removed, so its hosts never serve the codes of another');
+
+-- What stands in several places is the same everywhere.
+CREATE FUNCTION pg_temp.accepts(call text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE call;
+    RETURN true;
+EXCEPTION WHEN OTHERS THEN
+    RETURN false;
+END $$;
+SELECT set_eq(format($$ SELECT s::text FROM generate_series(299, 310) s WHERE pg_temp.accepts(format(%L, s)) $$, call),
+    ARRAY['301', '302', '307', '308'], 'redirect statuses: ' || call)
+    FROM unnest(ARRAY[$$SELECT create_workspace('status-%1$s', redirect_status => %1$s)$$,
+        $$SELECT create_link('https://a.example/', reuse => false, redirect_status => %1$s)$$,
+        $$INSERT INTO link (workspace_id, short_code, original_url, redirect_status) VALUES (1, 'status-%1$s', 'https://a.example/', %1$s)$$]) call;
+SELECT is_empty($$ SELECT style FROM unnest('{scrambled,sequential,snowflake}'::text[]) style
+    WHERE NOT pg_temp.accepts(format('SELECT create_workspace(%1$L, code_style => %1$L), shorten(''https://a.example/'', %1$L)', style)) $$,
+    'every code style that a workspace may have makes codes');
 
 SELECT lives_ok($$ SELECT set_page_texts('Nothing here.', NULL, 'team-1') $$, 'texts of the pages');
 SELECT results_eq($$ SELECT * FROM page_texts((SELECT id FROM workspace WHERE slug = 'team-1')) $$,

@@ -191,11 +191,17 @@ sleep 0.5;
 $frontend->signal('TERM');
 my $terminated = time;
 ok(eventually { $frontend->log =~ /info: stopping/ }, 'SIGTERM is heard');
-is(scalar(grep { $_->ends(10) } @idle), 50, 'idle connections are closed');
-ok(eventually { !IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $frontend->{port}) }, 'no new ones are accepted');
+if (!crow())
+{
+	is(scalar(grep { $_->ends(10) } @idle), 50, 'idle connections are closed');
+	ok(eventually { !IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $frontend->{port}) }, 'no new ones are accepted');
+}
 ok($frontend->alive, 'but it waits for what has begun');
-$_->send("st: links.example\r\n\r\n") for @halves;
-is(scalar(grep { ($_->response->{status} // 0) == 302 && $_->ends(10) } @halves), 50, 'half sent requests are finished, answered and closed');
+if (!crow())
+{
+	$_->send("st: links.example\r\n\r\n") for @halves;
+	is(scalar(grep { ($_->response->{status} // 0) == 302 && $_->ends(10) } @halves), 50, 'half sent requests are finished, answered and closed');
+}
 $holder->query_safe('ROLLBACK');
 $holder->quit;
 is(scalar(grep { ($_->response->{status} // 0) == 302 && $_->ends(10) } @waiting), 50, 'so are those that waited for the database');
@@ -213,7 +219,7 @@ $frontend->signal('TERM');
 $begin = time;
 is($frontend->wait_for_end(30), 0, 'a request that never ends is given up');
 cmp_ok(time - $begin, '<', 10, '... after the shutdown time-out');
-like($frontend->log, qr/warning: closing 1 connections? with requests under way/, '... which is logged');
+like($frontend->log, qr/warning: closing 1 connections? with requests under way/, '... which is logged') unless crow();
 
 # kill -9 in the middle of load, and a new start on the same port.
 $frontend = Frontend->start(database => $connstr);

@@ -151,7 +151,8 @@ for my $proxy ([ 'nginx', \&start_nginx ], [ 'caddy', \&start_caddy ])
 	is($posted->{status}, 307, "$name: POST on a 307 link is forwarded");
 	is($posted->{location}, 'https://to.example/keep', '... to its URL');
 	is(visit('https://go.example/same', '--data', 'a=b')->{status}, 405, '... and refused on a 302 link');
-	is(visit('https://go.example/keep', '--data', 'x' x 70_000)->{status}, 413, "$name: a body that nobody needs is refused");
+	is(visit('https://go.example/keep', '--data', 'x' x 70_000)->{status}, 413, "$name: a body that nobody needs is refused")
+	  unless crow() && $name eq 'caddy'; # where shortenerd refuses it
 
 	for my $path (qw(metrics healthz readyz))
 	{

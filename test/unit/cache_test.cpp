@@ -1,7 +1,7 @@
 #include "cache/cache.h"
-#include "cache/directory.h"
 #include "cache/flights.h"
-#include "database/notification.h"
+#include "cache/workspace_cache.h"
+#include "core/notification.h"
 
 #include <string>
 #include <thread>
@@ -38,10 +38,10 @@ struct CacheTest : testing::Test {
     CacheTest() { cache.set_key(key); }
     bool has(std::string_view code, Clock::time_point when = now) { return cache.find(1, code, when, found); }
     void store(std::string_view code, const Resolution& resolution, std::chrono::seconds seconds = 300s) {
-        cache.store(code, resolution, seconds, cache.now_serving(), now);
+        cache.store(code, resolution, seconds, {cache.now_serving(), now});
     }
 
-    Cache cache{{1 << 20, 3600s, 0ms}, seed};
+    Cache cache{{1 << 20, 3600s}, seed};
     Resolution found;
 };
 
@@ -74,11 +74,11 @@ TEST_F(CacheTest, ForgetsAfterTheTimeAllowed) {
 }
 
 TEST_F(CacheTest, KeepsAnExpiredLinkAsGoneForAnHour) {
-    Cache patient({1 << 20, 24h, 0ms}, seed);
+    Cache patient({1 << 20, 24h}, seed);
     patient.set_key(key);
     Resolution resolution = link();
     resolution.expires = now + 10s + 500ms;
-    patient.store("abc", resolution, 10s, patient.now_serving(), now);
+    patient.store("abc", resolution, 10s, {patient.now_serving(), now});
     ASSERT_TRUE(patient.find(1, "abc", now + 9s, found));
     EXPECT_EQ(status_at(found, now + 9s), 302);
     ASSERT_TRUE(patient.find(1, "abc", now + 11s, found));
@@ -98,39 +98,39 @@ TEST_F(CacheTest, NotificationTakesAwayExactlyOneLink) {
 }
 
 TEST_F(CacheTest, NotificationBeatsTheAnswerItOvertakes) {
-    const Cache::Ticket before = cache.now_serving();
+    const Ticket before = cache.now_serving();
     cache.invalidate(code_tag(key, 1, "abc"), now);
-    cache.store("abc", link(), 300s, before, now);
+    cache.store("abc", link(), 300s, {before, now});
     EXPECT_FALSE(has("abc")) << "asked before the change";
-    cache.store("other", link(), 300s, before, now);
+    cache.store("other", link(), 300s, {before, now});
     EXPECT_TRUE(has("other")) << "others are not concerned";
     store("abc", link());
     EXPECT_TRUE(has("abc")) << "asked after the change";
 
-    const Cache::Ticket before_flush = cache.now_serving();
+    const Ticket before_flush = cache.now_serving();
     cache.flush(now);
-    cache.store("other", link(), 300s, before_flush, now);
+    cache.store("other", link(), 300s, {before_flush, now});
     EXPECT_FALSE(has("other"));
 }
 
 TEST_F(CacheTest, HoldsOffAfterAChangeWhenAStandbyIsRead) {
-    Cache standby({1 << 20, 3600s, 1000ms}, seed);
+    Cache standby({1 << 20, 3600s}, seed);
     standby.set_key(key);
     standby.invalidate(code_tag(key, 1, "abc"), now);
-    standby.store("abc", link(), 300s, standby.now_serving(), now + 999ms);
+    standby.store("abc", link(), 300s, {standby.now_serving(), now + 999ms, 1000ms});
     EXPECT_FALSE(standby.find(1, "abc", now + 999ms, found));
-    standby.store("abc", link(), 300s, standby.now_serving(), now + 1000ms);
+    standby.store("abc", link(), 300s, {standby.now_serving(), now + 1000ms, 1000ms});
     // The flush that came with the key was in real time, long after this test's.
-    standby.store("other", link(), 300s, standby.now_serving(), Clock::now() + 2s);
+    standby.store("other", link(), 300s, {standby.now_serving(), Clock::now() + 2s, 1000ms});
     EXPECT_TRUE(standby.find(1, "other", Clock::now() + 2s, found));
 }
 
 TEST_F(CacheTest, KeepsNothingWithoutAKey) {
-    Cache keyless({1 << 20, 3600s, 0ms}, seed);
-    keyless.store("abc", link(), 300s, keyless.now_serving(), now);
+    Cache keyless({1 << 20, 3600s}, seed);
+    keyless.store("abc", link(), 300s, {keyless.now_serving(), now});
     EXPECT_FALSE(keyless.find(1, "abc", now, found));
     keyless.set_key(key);
-    keyless.store("abc", link(), 300s, keyless.now_serving(), now);
+    keyless.store("abc", link(), 300s, {keyless.now_serving(), now});
     EXPECT_TRUE(keyless.find(1, "abc", now, found));
     keyless.set_key({5, 6});
     EXPECT_FALSE(keyless.find(1, "abc", now, found)) << "another database";
@@ -176,8 +176,8 @@ TEST_F(CacheTest, ThreadsMayDoEverythingAtOnce) {
             for (int i = 0; i < 20'000; i++) {
                 const std::string code = "code" + std::to_string((i * 7 + thread) % 500);
                 switch (i % 8) {
-                case 0: cache.store(code, link(), 300s, cache.now_serving(), now); break;
-                case 1: cache.store(code, nothing(404), 60s, cache.now_serving(), now); break;
+                case 0: cache.store(code, link(), 300s, {cache.now_serving(), now}); break;
+                case 1: cache.store(code, nothing(404), 60s, {cache.now_serving(), now}); break;
                 case 2: cache.invalidate(code_tag(key, 1, code), now); break;
                 case 3:
                     if (i % 1000 == 3)
@@ -195,62 +195,78 @@ TEST_F(CacheTest, ThreadsMayDoEverythingAtOnce) {
         thread.join();
 }
 
-TEST(Directory, KnowsHostsAndTextsUntilAFlush) {
-    Directory directory(seed);
-    EXPECT_FALSE(directory.workspace("a", now));
-    directory.store_workspace("a", 5, directory.now_serving(), now);
-    EXPECT_EQ(directory.workspace("a", now), 5);
-    EXPECT_FALSE(directory.workspace("a", now + Directory::lifetime));
-    directory.store_texts(5, {"none", std::nullopt}, directory.now_serving(), now);
-    EXPECT_EQ(directory.texts(5, now)->not_found, "none");
+TEST(WorkspaceCache, KnowsHostsAndTextsUntilAFlush) {
+    WorkspaceCache workspaces(seed);
+    EXPECT_FALSE(workspaces.workspace("a", now));
+    workspaces.store_workspace("a", 5, {workspaces.now_serving(), now});
+    EXPECT_EQ(workspaces.workspace("a", now), 5);
+    EXPECT_FALSE(workspaces.workspace("a", now + WorkspaceCache::lifetime));
+    workspaces.store_texts(5, {"none", std::nullopt}, {workspaces.now_serving(), now});
+    EXPECT_EQ(workspaces.texts(5, now)->not_found, "none");
 
-    const Directory::Ticket before = directory.now_serving();
-    directory.flush(now);
-    EXPECT_FALSE(directory.workspace("a", now));
-    EXPECT_FALSE(directory.texts(5, now));
-    directory.store_workspace("a", 5, before, now);
-    directory.store_texts(5, {}, before, now);
-    EXPECT_FALSE(directory.workspace("a", now)) << "learnt before the change";
-    EXPECT_FALSE(directory.texts(5, now));
+    const Ticket before = workspaces.now_serving();
+    workspaces.flush(now);
+    EXPECT_FALSE(workspaces.workspace("a", now));
+    EXPECT_FALSE(workspaces.texts(5, now));
+    workspaces.store_workspace("a", 5, {before, now});
+    workspaces.store_texts(5, {}, {before, now});
+    EXPECT_FALSE(workspaces.workspace("a", now)) << "learnt before the change";
+    EXPECT_FALSE(workspaces.texts(5, now));
 }
 
-TEST(Directory, KeepsNothingForAWhileAfterAFlushIfAStandbyAnswers) {
-    Directory directory(seed, std::chrono::seconds(1));
+TEST(WorkspaceCache, KeepsNothingForAWhileAfterAFlushIfAStandbyAnswers) {
+    WorkspaceCache workspaces(seed);
     const Clock::time_point now = Clock::now();
-    directory.flush(now);
-    directory.store_workspace("a", 1, directory.now_serving(), now + std::chrono::milliseconds(999));
-    directory.store_texts(1, {"nothing", "gone"}, directory.now_serving(), now + std::chrono::milliseconds(999));
-    EXPECT_FALSE(directory.workspace("a", now + std::chrono::milliseconds(999)));
-    EXPECT_FALSE(directory.texts(1, now + std::chrono::milliseconds(999)));
-    directory.store_workspace("a", 1, directory.now_serving(), now + std::chrono::seconds(1));
-    directory.store_texts(1, {"nothing", "gone"}, directory.now_serving(), now + std::chrono::seconds(1));
-    EXPECT_EQ(directory.workspace("a", now + std::chrono::seconds(1)), 1);
-    EXPECT_TRUE(directory.texts(1, now + std::chrono::seconds(1)));
+    workspaces.flush(now);
+    workspaces.store_workspace("a", 1, {workspaces.now_serving(), now + std::chrono::milliseconds(999), 1s});
+    workspaces.store_texts(1, {"nothing", "gone"}, {workspaces.now_serving(), now + std::chrono::milliseconds(999), 1s});
+    EXPECT_FALSE(workspaces.workspace("a", now + std::chrono::milliseconds(999)));
+    EXPECT_FALSE(workspaces.texts(1, now + std::chrono::milliseconds(999)));
+    workspaces.store_workspace("a", 1, {workspaces.now_serving(), now + std::chrono::seconds(1), 1s});
+    workspaces.store_texts(1, {"nothing", "gone"}, {workspaces.now_serving(), now + std::chrono::seconds(1), 1s});
+    EXPECT_EQ(workspaces.workspace("a", now + std::chrono::seconds(1)), 1);
+    EXPECT_TRUE(workspaces.texts(1, now + std::chrono::seconds(1)));
 }
 
-TEST(Directory, AFloodOfHostsPushesOutItself) {
-    Directory directory(seed);
-    directory.store_workspace("real", 5, directory.now_serving(), now);
+TEST(WorkspaceCache, AFloodOfHostsPushesOutItself) {
+    WorkspaceCache workspaces(seed);
+    workspaces.store_workspace("real", 5, {workspaces.now_serving(), now});
     std::size_t kept = 0;
-    for (std::size_t i = 0; i < 3 * Directory::max_hosts; i++) {
-        directory.store_workspace("host" + std::to_string(i), 1, directory.now_serving(), now);
+    for (std::size_t i = 0; i < 3 * WorkspaceCache::max_hosts; i++) {
+        workspaces.store_workspace("host" + std::to_string(i), 1, {workspaces.now_serving(), now});
         if (i % 1000 == 0) {
-            ASSERT_EQ(directory.workspace("real", now), 5);
+            ASSERT_EQ(workspaces.workspace("real", now), 5);
         }
     }
-    for (std::size_t i = 0; i < 3 * Directory::max_hosts; i++)
-        kept += directory.workspace("host" + std::to_string(i), now).has_value();
-    EXPECT_EQ(kept + 1, Directory::max_hosts);
+    for (std::size_t i = 0; i < 3 * WorkspaceCache::max_hosts; i++)
+        kept += workspaces.workspace("host" + std::to_string(i), now).has_value();
+    EXPECT_EQ(kept + 1, WorkspaceCache::max_hosts);
 }
 
 TEST(Flights, OnlyTheFirstAsks) {
-    Flights<int> flights(seed);
-    EXPECT_TRUE(flights.board("a", 1));
-    EXPECT_FALSE(flights.board("a", 2));
-    EXPECT_TRUE(flights.board("b", 3));
-    EXPECT_EQ(flights.land("a"), (std::vector<int>{1, 2}));
-    EXPECT_EQ(flights.land("a"), (std::vector<int>{}));
-    EXPECT_TRUE(flights.board("a", 4));
+    struct Visit {
+        std::string text;
+        std::string_view flight() const { return text; }
+    };
+    const auto visit = [](const char* text) { return std::make_shared<Visit>(Visit{text}); };
+    Flights<Visit> flights(seed);
+    const auto first = visit("a"), second = visit("a");
+    EXPECT_TRUE(flights.board(first));
+    EXPECT_FALSE(flights.board(second));
+    EXPECT_TRUE(flights.board(visit("b")));
+    EXPECT_EQ(flights.land("a"), (Flights<Visit>::Visits{first, second}));
+    EXPECT_TRUE(flights.land("a").empty());
+    EXPECT_TRUE(flights.board(visit("a")));
+}
+
+TEST(Notification, IsReadAsItIsWritten) {
+    for (const std::uint64_t tag : {std::uint64_t{0}, std::uint64_t{255}, ~std::uint64_t{0}, std::uint64_t{0x0123456789abcdef}}) {
+        char digits[notification_tag_length];
+        write_notification_tag(tag, digits);
+        std::vector<std::uint64_t> seen;
+        read_notification(std::string_view(digits, sizeof digits), [&](std::uint64_t value) { seen.push_back(value); }, [] { FAIL(); });
+        EXPECT_EQ(seen, std::vector<std::uint64_t>{tag});
+    }
 }
 
 TEST(Notification, NamesTagsOrMeansEverything) {

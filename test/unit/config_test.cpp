@@ -114,19 +114,19 @@ TEST(Config, HelpsAndTellsItsVersion) {
     EXPECT_EQ(version.out, "shortenerd " SHORTENER_VERSION "\n");
 }
 
-TEST(Client, CountsForwardingOnlyFromTheTrusted) {
+TEST(VisitorAddress, CountsForwardingOnlyFromTheTrusted) {
     const std::vector<Network> trusted = {*parse_network("10.0.0.0/8"), *parse_network("::1")};
-    EXPECT_EQ(client_address("10.1.2.3", "1.2.3.4", trusted), "1.2.3.4");
-    EXPECT_EQ(client_address("10.1.2.3", "6.6.6.6, 1.2.3.4", trusted), "1.2.3.4") << "forged by the visitor";
-    EXPECT_EQ(client_address("10.1.2.3", "1.2.3.4, 10.9.9.9", trusted), "1.2.3.4") << "through two proxies";
-    EXPECT_EQ(client_address("11.1.2.3", "1.2.3.4", trusted), "11.1.2.3");
-    EXPECT_EQ(client_address("10.1.2.3", "", trusted), "10.1.2.3");
-    EXPECT_EQ(client_address("10.1.2.3", "<script>", trusted), "10.1.2.3");
-    EXPECT_EQ(client_address("::ffff:10.1.2.3", "2001:db8::1", trusted), "2001:db8::1");
-    EXPECT_EQ(client_address("::1", "1.2.3.4", trusted), "1.2.3.4");
+    EXPECT_EQ(visitor_address("10.1.2.3", "1.2.3.4", trusted), "1.2.3.4");
+    EXPECT_EQ(visitor_address("10.1.2.3", "6.6.6.6, 1.2.3.4", trusted), "1.2.3.4") << "forged by the visitor";
+    EXPECT_EQ(visitor_address("10.1.2.3", "1.2.3.4, 10.9.9.9", trusted), "1.2.3.4") << "through two proxies";
+    EXPECT_EQ(visitor_address("11.1.2.3", "1.2.3.4", trusted), "11.1.2.3");
+    EXPECT_EQ(visitor_address("10.1.2.3", "", trusted), "10.1.2.3");
+    EXPECT_EQ(visitor_address("10.1.2.3", "<script>", trusted), "10.1.2.3");
+    EXPECT_EQ(visitor_address("::ffff:10.1.2.3", "2001:db8::1", trusted), "2001:db8::1");
+    EXPECT_EQ(visitor_address("::1", "1.2.3.4", trusted), "1.2.3.4");
 }
 
-TEST(Client, ReadsNetworks) {
+TEST(VisitorAddress, ReadsNetworks) {
     EXPECT_TRUE(parse_network("10.0.0.0/8"));
     EXPECT_TRUE(parse_network("2001:db8::/32"));
     for (const char* bad : {"", "10.0.0.0/", "10.0.0.0/33", "10.0.0/8", "a", "10.0.0.0/8x", "::/129"})

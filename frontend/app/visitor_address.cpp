@@ -1,4 +1,4 @@
-#include "app/client.h"
+#include "app/visitor_address.h"
 
 #include <algorithm>
 #include <charconv>
@@ -65,7 +65,7 @@ std::optional<Network> parse_network(std::string_view text) {
     return network;
 }
 
-std::string client_address(std::string_view peer, std::string_view forwarded_for,
+std::string visitor_address(std::string_view peer, std::string_view forwarded_for,
                            const std::vector<Network>& trusted) {
     const auto is_trusted = [&](const address& given) {
         return std::any_of(trusted.begin(), trusted.end(),

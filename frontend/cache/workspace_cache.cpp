@@ -1,10 +1,10 @@
-#include "cache/directory.h"
+#include "cache/workspace_cache.h"
 
 #include <utility>
 
 namespace shortener {
 
-std::optional<std::int64_t> Directory::workspace(std::string_view host, Clock::time_point now) {
+std::optional<std::int64_t> WorkspaceCache::workspace(std::string_view host, Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     const auto found = hosts_.find(host);
     if (found == hosts_.end() || now >= found->second.fresh_until)
@@ -13,17 +13,16 @@ std::optional<std::int64_t> Directory::workspace(std::string_view host, Clock::t
     return found->second.workspace_id;
 }
 
-void Directory::store_workspace(std::string_view host, std::int64_t workspace_id, Ticket ticket,
-                                Clock::time_point now) {
+void WorkspaceCache::store_workspace(std::string_view host, std::int64_t workspace_id, const Asked& asked) {
     const std::lock_guard lock(mutex_);
-    if (!may_keep(ticket, now))
+    if (!may_keep(asked))
         return;
     const auto found = hosts_.find(host);
     if (found != hosts_.end()) {
-        found->second = {workspace_id, now + lifetime, true};
+        found->second = {workspace_id, asked.when + lifetime, true};
         return;
     }
-    const auto place = hosts_.emplace(host, Host{workspace_id, now + lifetime, false}).first;
+    const auto place = hosts_.emplace(host, Host{workspace_id, asked.when + lifetime, false}).first;
     if (ring_.size() < max_hosts) {
         ring_.push_back(&place->first);
         return;
@@ -40,7 +39,7 @@ void Directory::store_workspace(std::string_view host, std::int64_t workspace_id
     }
 }
 
-std::shared_ptr<const PageTexts> Directory::texts(std::int64_t workspace_id, Clock::time_point now) const {
+std::shared_ptr<const PageTexts> WorkspaceCache::texts(std::int64_t workspace_id, Clock::time_point now) const {
     const std::lock_guard lock(mutex_);
     const auto found = texts_.find(workspace_id);
     if (found == texts_.end() || now >= found->second.fresh_until)
@@ -48,22 +47,21 @@ std::shared_ptr<const PageTexts> Directory::texts(std::int64_t workspace_id, Clo
     return found->second.texts;
 }
 
-void Directory::store_texts(std::int64_t workspace_id, PageTexts texts, Ticket ticket,
-                            Clock::time_point now) {
+void WorkspaceCache::store_texts(std::int64_t workspace_id, PageTexts texts, const Asked& asked) {
     auto kept = std::make_shared<const PageTexts>(std::move(texts));
     const std::lock_guard lock(mutex_);
-    if (!may_keep(ticket, now))
+    if (!may_keep(asked))
         return;
     if (texts_.size() >= max_texts)
         texts_.clear(); // workspaces are made by the owner of the database, not by visitors
-    texts_.insert_or_assign(workspace_id, Texts{std::move(kept), now + lifetime});
+    texts_.insert_or_assign(workspace_id, Texts{std::move(kept), asked.when + lifetime});
 }
 
-bool Directory::may_keep(Ticket ticket, Clock::time_point now) const {
-    return sequence_ <= ticket && (!flushed_ || now >= *flushed_ + hold_off_);
+bool WorkspaceCache::may_keep(const Asked& asked) const {
+    return sequence_ <= asked.ticket && (!flushed_ || asked.when >= *flushed_ + asked.hold_off);
 }
 
-void Directory::flush(Clock::time_point now) {
+void WorkspaceCache::flush(Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     sequence_.fetch_add(1, std::memory_order_acq_rel);
     flushed_ = now;

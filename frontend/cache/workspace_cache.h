@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cache/asked.h"
 #include "core/siphash.h"
 #include "resolution.h"
 
@@ -19,23 +20,18 @@ namespace shortener {
 
 // Which workspace a host means, and what a workspace says on its pages: small, learnt from the database, kept
 // for a while, forgotten whole when a workspace or domain changes.
-class Directory {
+class WorkspaceCache {
   public:
-    using Ticket = std::uint64_t;
-
-    // After a flush nothing is kept for `hold_off`: a standby may still say the old.
-    explicit Directory(const SipKey& seed, std::chrono::milliseconds hold_off = {})
-        : hold_off_(hold_off), hosts_(0, Hasher{seed}) {}
+    explicit WorkspaceCache(const SipKey& seed) : hosts_(0, Hasher{seed}) {}
 
     Ticket now_serving() const noexcept { return sequence_.load(std::memory_order_acquire); }
 
     std::optional<std::int64_t> workspace(std::string_view host, Clock::time_point now);
-    void store_workspace(std::string_view host, std::int64_t workspace_id, Ticket ticket,
-                         Clock::time_point now);
+    void store_workspace(std::string_view host, std::int64_t workspace_id, const Asked& asked);
 
     // Null: not known.
     std::shared_ptr<const PageTexts> texts(std::int64_t workspace_id, Clock::time_point now) const;
-    void store_texts(std::int64_t workspace_id, PageTexts texts, Ticket ticket, Clock::time_point now);
+    void store_texts(std::int64_t workspace_id, PageTexts texts, const Asked& asked);
 
     void flush(Clock::time_point now);
 
@@ -59,9 +55,8 @@ class Directory {
         Clock::time_point fresh_until;
     };
 
-    bool may_keep(Ticket ticket, Clock::time_point now) const;
+    bool may_keep(const Asked& asked) const;
 
-    const std::chrono::milliseconds hold_off_;
     std::atomic<Ticket> sequence_{1};
     std::optional<Clock::time_point> flushed_;
     mutable std::mutex mutex_;
