@@ -118,11 +118,6 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
         " CASE WHEN pg_catalog.isfinite($expires_at) THEN $expires_at END"
         " FROM ROWS FROM (pg_catalog.unnest($ids), pg_catalog.unnest($codes), pg_catalog.unnest($urls),"
         "  pg_catalog.unnest($digests)) WITH ORDINALITY n (id, code, url, digest, ordinal) "
-        "WHERE NOT EXISTS (SELECT FROM shortener.reserved_code r"
-        " WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(n.code COLLATE pg_catalog.\"C\") OFFSET 0)"
-        " AND NOT EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) "
-        "$workspace"
-        " AND r.short_code OPERATOR(pg_catalog.=) n.code OFFSET 0) "
         "ORDER BY n.ordinal ON CONFLICT DO NOTHING RETURNING id, short_code",
         {{"workspace", INT4OID},
          {"ids", INT8ARRAYOID},
@@ -139,14 +134,17 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
     Datum* const codes = static_cast<Datum*>(palloc(size));
     Datum* const hrefs = static_cast<Datum*>(palloc(size));
     AcceptedUrl* const accepted = static_cast<AcceptedUrl*>(palloc(sizeof(AcceptedUrl) * pending.count));
+    int64* const drawn_ids = static_cast<int64*>(palloc(sizeof(int64) * pending.count));
+    Code* const drawn_codes = static_cast<Code*>(palloc(sizeof(Code) * pending.count));
+    draw_codes(workspace, drawn_codes, drawn_ids, pending.count);
     for (int i = 0; i < pending.count; i++) {
         Entry& entry = *pending.entries[i];
-        entry.id = take_id(workspace.code_style);
-        entry.code = code_of(workspace, entry.id);
+        entry.id = drawn_ids[i];
+        entry.code = drawn_codes[i];
         ids[i] = Int64GetDatum(entry.id);
         codes[i] = text_datum(entry.code.view());
         hrefs[i] = text_datum(urls[entry.position].href);
-        accepted[i] = {urls[entry.position].href, entry.digest};
+        accepted[i] = {urls[entry.position].href, entry.digest, unguessable(workspace, entry.code)};
     }
     Rows made(nullptr, 0);
     store_accepted({workspace.id, accepted, pending.count}, [&] {

@@ -337,18 +337,23 @@ Workspace find_workspace(std::string_view slug) {
     return *workspace;
 }
 
-Workspace find_workspace(int32 id) {
+std::optional<Workspace> find_workspace_if_any(int32 id) {
     refresh();
     if (const IdEntry* const entry = find_entry<IdEntry>(memory.by_id, &id))
         return entry->workspace;
     const uint64 begun = generation;
     const std::optional<Workspace> workspace = read_workspace(std::nullopt, Int32GetDatum(id));
-    if (!workspace)
-        ereport(ERROR, (errcode(ERRCODE_FOREIGN_KEY_VIOLATION), errmsg("workspace %d has no key", id)));
-    if (may_keep(begun)) {
+    if (workspace && may_keep(begun)) {
         make_room(memory.by_id);
         make_entry<IdEntry>(memory.by_id, &id)->workspace = *workspace;
     }
+    return workspace;
+}
+
+Workspace find_workspace(int32 id) {
+    const std::optional<Workspace> workspace = find_workspace_if_any(id);
+    if (!workspace)
+        ereport(ERROR, (errcode(ERRCODE_FOREIGN_KEY_VIOLATION), errmsg("workspace %d has no key", id)));
     return *workspace;
 }
 

@@ -40,6 +40,7 @@ struct Workspace {
 // The workspace of that slug, without one (no data) the default one; an unknown one is an error.
 Workspace find_workspace(std::string_view slug);
 Workspace find_workspace(int32 id);
+std::optional<Workspace> find_workspace_if_any(int32 id);
 
 // What no link may lead to.
 enum class HostStatus { free, own_domain, blocked };
