@@ -32,8 +32,9 @@ AS $$
            coalesce(l.workspace_id, shortener.serving_workspace(resolve_installed.host))::bigint,
            l.expires_at
     FROM (VALUES (true)) AS one (row)
-    LEFT JOIN (SELECT k.*, k.is_active AND k.deleted_at IS NULL
-                   AND (k.expires_at IS NULL OR k.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp()) AS is_live
+    LEFT JOIN (SELECT k.id, k.workspace_id, k.short_code, k.original_url, k.redirect_status, k.expires_at,
+                      k.is_active AND k.deleted_at IS NULL
+                      AND (k.expires_at IS NULL OR k.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp()) AS is_live
                FROM shortener.link k) l
         ON l.workspace_id OPERATOR(pg_catalog.=) shortener.serving_workspace(resolve_installed.host)
        AND l.short_code OPERATOR(pg_catalog.=) resolve_installed.code
