@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/program_options.hpp>
 
@@ -21,106 +22,232 @@ namespace {
 namespace po = boost::program_options;
 using boost::asio::ip::tcp;
 
-[[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& wanted) {
-    throw std::runtime_error("--" + option + ": \"" + value + "\" is not " + wanted);
-}
-
 struct Unit {
     const char* name;
     std::uint64_t factor;
 };
 
+constexpr Unit no_units[] = {{"", 1}};
 constexpr Unit byte_units[] = {{"", 1}, {"kB", 1 << 10}, {"MB", 1 << 20}, {"GB", 1 << 30}};
 constexpr Unit time_units[] = {{"", 1}, {"ms", 1}, {"s", 1000}, {"min", 60 * 1000}, {"h", 3600 * 1000}};
 
-// A whole number with an optional unit, between two bounds in the smallest unit.
-template <typename Units>
-std::uint64_t parse(const std::string& option, const std::string& text, const Units& units, std::uint64_t least,
-                    std::uint64_t most, const std::string& wanted) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const std::string_view suffix(end, text.data() + text.size() - end);
-    const auto unit = std::find_if(std::begin(units), std::end(units), [&](const Unit& u) { return suffix == u.name; });
-    if (error != std::errc() || unit == std::end(units) || number > most / unit->factor || number * unit->factor < least)
-        refuse(option, text, wanted);
-    return number * unit->factor;
-}
+constexpr std::uint64_t second = 1000, hour = 3600 * second, gigabyte = 1 << 30;
 
-tcp::endpoint parse_endpoint(const std::string& option, const std::string& text) {
-    const std::size_t colon = text.rfind(':');
-    std::string host = text.substr(0, std::min(colon, text.size()));
-    if (host.size() > 1 && host.front() == '[' && host.back() == ']')
-        host = host.substr(1, host.size() - 2);
-    boost::system::error_code error;
-    const auto address = boost::asio::ip::make_address(host, error);
-    const std::string wanted = "an address and a port, such as 127.0.0.1:8080 or [::1]:8080";
-    if (error || colon == std::string::npos)
-        refuse(option, text, wanted);
-    constexpr Unit none[] = {{"", 1}};
-    std::uint64_t port = 0;
-    try {
-        port = parse(option, text.substr(colon + 1), none, 0, 65535, wanted);
-    } catch (const std::runtime_error&) {
-        refuse(option, text, wanted);
+// What an option was given, and how to read it.
+class Value {
+  public:
+    Value(std::string option, const std::vector<std::string>& texts) : option_(std::move(option)), texts_(texts) {}
+
+    const std::vector<std::string>& texts() const { return texts_; }
+    const std::string& text() const { return texts_.front(); }
+
+    std::size_t bytes(std::uint64_t least, std::uint64_t most) const {
+        return number(byte_units, least, most,
+                      "a size from " + std::to_string(least) + " to " + std::to_string(most) +
+                          " bytes, such as 64kB; the units are kB, MB and GB");
     }
-    return {address, static_cast<unsigned short>(port)};
-}
+    std::size_t count(std::uint64_t least, std::uint64_t most) const {
+        return number(no_units, least, most, "a number from " + std::to_string(least) + " to " + std::to_string(most));
+    }
+    std::chrono::milliseconds time(std::uint64_t least, std::uint64_t most) const {
+        return std::chrono::milliseconds(number(time_units, least, most,
+                                                "a time from " + std::to_string(least) + "ms to " +
+                                                    std::to_string(most / second) +
+                                                    "s, such as 500ms or 10s; the units are ms, s, min and h"));
+    }
+    bool on_or_off() const {
+        if (text() != "on" && text() != "off")
+            refuse(text(), "on or off");
+        return text() == "on";
+    }
+    LogLevel log_level() const {
+        for (const LogLevel level : {LogLevel::error, LogLevel::warning, LogLevel::info, LogLevel::debug})
+            if (text() == name_of(level))
+                return level;
+        refuse(text(), "one of error, warning, info, debug");
+    }
+    // The string as it is, if libpq can read it. Neither the string nor libpq's complaint is repeated: parts of a
+    // password may be in them.
+    std::string conninfo() const {
+        PQconninfoOption* parsed = PQconninfoParse(text().c_str(), nullptr);
+        if (!parsed)
+            throw std::runtime_error("--" + option_ + ": not a libpq connection string, such as \"host=db.example dbname=links\" "
+                                                      "or \"postgresql://db.example/links\"");
+        PQconninfoFree(parsed);
+        return text();
+    }
+    std::vector<Network> networks() const {
+        std::vector<Network> networks;
+        for (const std::string& text : texts_) {
+            const auto network = parse_network(text);
+            if (!network)
+                refuse(text, "an address or a network such as 10.0.0.0/8");
+            networks.push_back(*network);
+        }
+        return networks;
+    }
+    std::vector<tcp::endpoint> endpoints() const {
+        std::vector<tcp::endpoint> all;
+        for (const std::string& text : texts_)
+            for (const tcp::endpoint& endpoint : endpoints_of(text))
+                all.push_back(endpoint);
+        return all;
+    }
 
-// The string as it is, if libpq can read it. Neither the string nor libpq's complaint is repeated: parts of a
-// password may be in them.
-std::string checked_conninfo(const std::string& option, const std::string& text) {
-    PQconninfoOption* parsed = PQconninfoParse(text.c_str(), nullptr);
-    if (!parsed)
-        throw std::runtime_error("--" + option + ": not a libpq connection string, such as \"host=db.example dbname=links\" or "
-                                 "\"postgresql://db.example/links\"");
-    PQconninfoFree(parsed);
-    return text;
-}
+  private:
+    [[noreturn]] void refuse(const std::string& value, const std::string& wanted) const {
+        throw std::runtime_error("--" + option_ + ": \"" + value + "\" is not " + wanted);
+    }
 
-LogLevel parse_level(const std::string& text) {
-    static const std::map<std::string, LogLevel> levels = {{"error", LogLevel::error},
-                                                           {"warning", LogLevel::warning},
-                                                           {"info", LogLevel::info},
-                                                           {"debug", LogLevel::debug}};
-    const auto found = levels.find(text);
-    if (found == levels.end())
-        refuse("log-level", text, "one of error, warning, info, debug");
-    return found->second;
-}
+    // A whole number with an optional unit, between two bounds in the smallest unit.
+    template <typename Units>
+    static std::optional<std::uint64_t> parse(std::string_view text, const Units& units, std::uint64_t least,
+                                              std::uint64_t most) {
+        std::uint64_t number = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const std::string_view suffix(end, text.data() + text.size() - end);
+        const auto unit = std::find_if(std::begin(units), std::end(units), [&](const Unit& u) { return suffix == u.name; });
+        if (error != std::errc() || unit == std::end(units) || number > most / unit->factor || number * unit->factor < least)
+            return std::nullopt;
+        return number * unit->factor;
+    }
+    template <typename Units>
+    std::uint64_t number(const Units& units, std::uint64_t least, std::uint64_t most, const std::string& wanted) const {
+        const auto parsed = parse(text(), units, least, most);
+        if (!parsed)
+            refuse(text(), wanted);
+        return *parsed;
+    }
 
-po::options_description all_options() {
-    const auto text = [](const char* name, const char* fallback) {
-        return po::value<std::string>()->default_value(fallback)->value_name(name);
-    };
+    // A name may stand for several addresses.
+    std::vector<tcp::endpoint> endpoints_of(const std::string& text) const {
+        const std::size_t colon = text.rfind(':');
+        std::string host = text.substr(0, std::min(colon, text.size()));
+        const bool bracketed = host.size() > 1 && host.front() == '[' && host.back() == ']';
+        if (bracketed)
+            host = host.substr(1, host.size() - 2);
+        const auto port_given = parse(std::string_view(text).substr(std::min(colon, text.size() - 1) + 1), no_units, 0, 65535);
+        const auto port = static_cast<unsigned short>(port_given.value_or(0));
+        boost::system::error_code error;
+        const auto address = boost::asio::ip::make_address(host, error);
+        // An IPv6 address without brackets may end in what looks like a port.
+        if (colon == text.npos || !port_given || host.empty() || (error && (bracketed || host.find(':') != host.npos)))
+            refuse(text, "an address and a port, such as 127.0.0.1:8080, [::1]:8080 or localhost:8080");
+        if (!error)
+            return {{address, port}};
+
+        boost::asio::io_context context;
+        std::vector<tcp::endpoint> found;
+        for (const auto& result : tcp::resolver(context).resolve(host, std::to_string(port), tcp::resolver::numeric_service, error))
+            if (is_of_this_machine(context, result.endpoint().address()))
+                found.push_back(result.endpoint());
+        if (error)
+            throw std::runtime_error("--" + option_ + ": cannot find the address of \"" + host + "\": " + error.message());
+        if (found.empty())
+            throw std::runtime_error("--" + option_ + ": \"" + host + "\" has no address of this machine");
+        return found;
+    }
+    static bool is_of_this_machine(boost::asio::io_context& context, const boost::asio::ip::address& address) {
+        const tcp::endpoint any_port(address, 0);
+        tcp::acceptor acceptor(context);
+        boost::system::error_code error;
+        acceptor.open(any_port.protocol(), error);
+        if (!error)
+            acceptor.bind(any_port, error);
+        return !error;
+    }
+
+    const std::string option_;
+    const std::vector<std::string>& texts_;
+};
+
+struct Option {
+    const char* name;
+    const char* value_name;
+    const char* fallback; // null: may be given several times
+    const char* help;
+    void (*set)(Config& config, const Value& value);
+};
+
+constexpr const char* several = nullptr;
+
+const Option all_options[] = {
+    {"database", "CONNINFO", "",
+     "libpq connection string of the database to read from; several hosts are allowed. Parts left out come from libpq's "
+     "own PG… variables",
+     [](Config& c, const Value& v) { c.database = v.conninfo(); }},
+    {"primary", "CONNINFO", "", "connection string of the primary, for LISTEN and clicks, when --database is a standby",
+     [](Config& c, const Value& v) { c.primary = v.conninfo(); }},
+    {"default-workspace", "SLUG", "",
+     "workspace for hosts that belong to none; empty: the database's setting shortener.default_workspace",
+     [](Config& c, const Value& v) { c.default_workspace = v.text(); }},
+    {"listen", "ADDRESS:PORT", several,
+     "where to serve links, an address or a name; may be given several times (default 127.0.0.1:8080)",
+     [](Config& c, const Value& v) { c.listen = v.endpoints(); }},
+    {"admin-listen", "ADDRESS:PORT", "127.0.0.1:8081", "where to serve /healthz, /readyz and /metrics; \"off\" for nowhere",
+     [](Config& c, const Value& v) { c.admin_listen = v.text() == "off" ? std::vector<tcp::endpoint>() : v.endpoints(); }},
+    {"threads", "N", "0", "event loops, each with a database connection; 0: one per processor",
+     [](Config& c, const Value& v) {
+         const auto threads = static_cast<unsigned>(v.count(0, 256));
+         c.threads = threads ? threads : std::max(1u, std::thread::hardware_concurrency());
+     }},
+    {"cache-size", "SIZE", "256MB", "memory for cached answers; 0 caches nothing",
+     [](Config& c, const Value& v) { c.cache_size = v.bytes(0, 1024 * gigabyte); }},
+    {"cache-ttl", "TIME", "1h", "keep no answer for longer, whatever the database allows",
+     [](Config& c, const Value& v) {
+         c.cache_ttl = std::chrono::duration_cast<std::chrono::seconds>(v.time(second, 24 * hour));
+     }},
+    {"database-timeout", "TIME", "700ms", "answer 503 when the database took so long",
+     [](Config& c, const Value& v) { c.database_timeout = v.time(10, hour); }},
+    {"standby-delay", "TIME", "1s",
+     "after a change, cache nothing of that link for so long of what a standby says, because it may not know yet",
+     [](Config& c, const Value& v) { c.standby_delay = v.time(0, hour); }},
+    {"clicks", "on|off", "on", "record clicks in the database",
+     [](Config& c, const Value& v) { c.clicks = v.on_or_off(); }},
+    {"click-buffer", "SIZE", "64MB", "memory for clicks that wait for the database; more are dropped and counted",
+     [](Config& c, const Value& v) { c.click_buffer = v.bytes(1 << 20, 1024 * gigabyte); }},
+    {"max-connections", "N", "10000", "connections open at once; more are closed as they come",
+     [](Config& c, const Value& v) { c.max_connections = v.count(1, 10000000); }},
+    {"max-header-size", "SIZE", "16kB", "431 for more",
+     [](Config& c, const Value& v) { c.limits.head_bytes = v.bytes(256, 1 << 20); }},
+    {"max-headers", "N", "100", "431 for more", [](Config& c, const Value& v) { c.limits.fields = v.count(1, 10000); }},
+    {"max-target-size", "SIZE", "4kB", "414 for more",
+     [](Config& c, const Value& v) { c.limits.target_bytes = v.bytes(64, 1 << 20); }},
+    {"max-body-size", "SIZE", "64kB", "413 for more; bodies are read and thrown away",
+     [](Config& c, const Value& v) { c.limits.body_bytes = v.bytes(0, gigabyte); }},
+    {"idle-timeout", "TIME", "60s", "close a connection on which nothing was asked for so long",
+     [](Config& c, const Value& v) { c.idle_timeout = v.time(100, 24 * hour); }},
+    {"request-timeout", "TIME", "10s", "408 for a request that took longer to arrive",
+     [](Config& c, const Value& v) { c.request_timeout = v.time(100, hour); }},
+    {"write-timeout", "TIME", "10s", "close a connection whose client takes no answer for so long",
+     [](Config& c, const Value& v) { c.write_timeout = v.time(100, hour); }},
+    {"shutdown-timeout", "TIME", "10s", "on SIGTERM, time for requests under way, and as much again for clicks",
+     [](Config& c, const Value& v) { c.shutdown_timeout = v.time(0, hour); }},
+    {"trusted-proxy", "NETWORK", several, "believe X-Forwarded-For from this network; may be given several times",
+     [](Config& c, const Value& v) { c.trusted_proxies = v.networks(); }},
+    {"log-level", "LEVEL", "info", "error, warning, info or debug",
+     [](Config& c, const Value& v) { c.log_level = v.log_level(); }},
+};
+
+po::options_description describe_options() {
     po::options_description options("Options", 100, 50);
-    options.add_options()
-        ("database", text("CONNINFO", ""), "libpq connection string of the database to read from; several hosts are allowed. "
-                                            "Parts left out come from libpq's own PG… variables")
-        ("primary", text("CONNINFO", ""), "connection string of the primary, for LISTEN, when --database is a standby")
-        ("default-workspace", text("SLUG", ""), "workspace for hosts that belong to none; "
-                                                 "empty: the database's setting shortener.default_workspace")
-        ("listen", po::value<std::vector<std::string>>()->value_name("ADDRESS:PORT"),
-         "where to serve links; may be given several times (default 127.0.0.1:8080)")
-        ("admin-listen", text("ADDRESS:PORT", "127.0.0.1:8081"), "where to serve /healthz, /readyz and /metrics; \"off\" for nowhere")
-        ("threads", text("N", "0"), "event loops, each with a database connection; 0: one per processor")
-        ("cache-size", text("BYTES", "256MB"), "memory for cached answers (kB, MB, GB); 0 caches nothing")
-        ("cache-ttl", text("TIME", "1h"), "keep no answer for longer, whatever the database allows (ms, s, min, h)")
-        ("database-timeout", text("TIME", "700ms"), "answer 503 when the database took so long")
-        ("standby-delay", text("TIME", "1s"), "with --primary: after a change, cache nothing of that link for so long, "
-                                              "because the standby may not know yet")
-        ("max-connections", text("N", "10000"), "connections open at once; more are closed as they come")
-        ("max-header-size", text("BYTES", "16kB"), "431 for more")
-        ("max-headers", text("N", "100"), "431 for more")
-        ("max-target-size", text("BYTES", "4kB"), "414 for more")
-        ("max-body-size", text("BYTES", "64kB"), "413 for more; bodies are read and thrown away")
-        ("idle-timeout", text("TIME", "60s"), "close a connection on which nothing was asked for so long")
-        ("request-timeout", text("TIME", "10s"), "408 for a request that took longer to arrive")
-        ("write-timeout", text("TIME", "10s"), "close a connection whose client takes no answer for so long")
-        ("shutdown-timeout", text("TIME", "10s"), "on SIGTERM, time for requests under way")
-        ("trusted-proxy", po::value<std::vector<std::string>>()->value_name("NETWORK"),
-         "believe X-Forwarded-For from this network; may be given several times")
-        ("log-level", text("LEVEL", "info"), "error, warning, info or debug");
+    for (const Option& option : all_options)
+        if (option.fallback)
+            options.add_options()(
+                option.name, po::value<std::string>()->default_value(option.fallback)->value_name(option.value_name), option.help);
+        else
+            options.add_options()(option.name, po::value<std::vector<std::string>>()->value_name(option.value_name), option.help);
     return options;
+}
+
+void fill(const po::variables_map& values, Config& config) {
+    for (const Option& option : all_options) {
+        const po::variable_value& value = values[option.name];
+        if (option.fallback)
+            option.set(config, Value(option.name, {value.as<std::string>()}));
+        else if (!value.empty())
+            option.set(config, Value(option.name, value.as<std::vector<std::string>>()));
+    }
 }
 
 std::string environment_name(const std::string& option) {
@@ -162,65 +289,13 @@ std::optional<std::string> environment_value(const char* const* environment, std
     return std::nullopt;
 }
 
-void fill(const po::variables_map& values, Config& config) {
-    const auto text = [&](const char* name) { return values[name].as<std::string>(); };
-    const auto bytes = [&](const char* name, std::uint64_t least, std::uint64_t most) -> std::size_t {
-        return parse(name, text(name), byte_units, least, most,
-                     "a size from " + std::to_string(least) + " to " + std::to_string(most) + " bytes, such as 64kB");
-    };
-    const auto count = [&](const char* name, std::uint64_t least, std::uint64_t most) -> std::size_t {
-        constexpr Unit none[] = {{"", 1}};
-        return parse(name, text(name), none, least, most,
-                     "a number from " + std::to_string(least) + " to " + std::to_string(most));
-    };
-    const auto time = [&](const char* name, std::uint64_t least, std::uint64_t most) {
-        return std::chrono::milliseconds(parse(name, text(name), time_units, least, most,
-                                               "a time from " + std::to_string(least) + "ms to " +
-                                                   std::to_string(most / 1000) + "s, such as 500ms or 10s"));
-    };
-    constexpr std::uint64_t hour = 3600 * 1000, gigabyte = 1 << 30;
-
-    config.database = checked_conninfo("database", text("database"));
-    config.primary = checked_conninfo("primary", text("primary"));
-    config.default_workspace = text("default-workspace");
-    const auto listen = values.count("listen") ? values["listen"].as<std::vector<std::string>>()
-                                               : std::vector<std::string>{"127.0.0.1:8080"};
-    for (const std::string& address : listen)
-        config.listen.push_back(parse_endpoint("listen", address));
-    config.admin = text("admin-listen") != "off";
-    if (config.admin)
-        config.admin_listen = parse_endpoint("admin-listen", text("admin-listen"));
-    config.threads = static_cast<unsigned>(count("threads", 0, 256));
-    if (config.threads == 0)
-        config.threads = std::max(1u, std::thread::hardware_concurrency());
-    config.cache_size = bytes("cache-size", 0, 1024 * gigabyte);
-    config.cache_ttl = std::chrono::duration_cast<std::chrono::seconds>(time("cache-ttl", 1000, 24 * hour));
-    config.database_timeout = time("database-timeout", 10, hour);
-    config.standby_delay = time("standby-delay", 0, hour);
-    config.max_connections = count("max-connections", 1, 10000000);
-    config.limits.head_bytes = bytes("max-header-size", 256, 1 << 20);
-    config.limits.fields = count("max-headers", 1, 10000);
-    config.limits.target_bytes = bytes("max-target-size", 64, 1 << 20);
-    config.limits.body_bytes = bytes("max-body-size", 0, gigabyte);
-    config.idle_timeout = time("idle-timeout", 100, 24 * hour);
-    config.request_timeout = time("request-timeout", 100, hour);
-    config.write_timeout = time("write-timeout", 100, hour);
-    config.shutdown_timeout = time("shutdown-timeout", 0, hour);
-    if (values.count("trusted-proxy"))
-        for (const std::string& network : values["trusted-proxy"].as<std::vector<std::string>>()) {
-            const auto parsed = parse_network(network);
-            if (!parsed)
-                refuse("trusted-proxy", network, "an address or a network such as 10.0.0.0/8");
-            config.trusted_proxies.push_back(*parsed);
-        }
-    config.log_level = parse_level(text("log-level"));
-}
-
 void print_help(std::ostream& out, const po::options_description& options) {
     out << "shortenerd serves the links of a database with the extension shortener.\n\n"
            "Usage: shortenerd [OPTION …]\n\n"
         << options
-        << "\nEvery option may also be given in the environment, as --cache-size is in SHORTENERD_CACHE_SIZE,\n"
+        << "\nSIZE is a number of bytes, or of kB, MB or GB, such as 64kB.\n"
+           "TIME is a number of milliseconds, or of ms, s, min or h, such as 10s.\n"
+           "\nEvery option may also be given in the environment, as --cache-size is in SHORTENERD_CACHE_SIZE,\n"
            "and, without the dashes, in the file that --config names: one NAME = VALUE a line, # begins a comment.\n"
            "A flag wins over the environment, the environment over the file.\n";
 }
@@ -230,15 +305,14 @@ void print_help(std::ostream& out, const po::options_description& options) {
 Start read_config(int argc, const char* const* argv, const char* const* environment, Config& config, std::ostream& out,
                   std::ostream& error) {
     try {
-        const po::options_description options = all_options();
+        const po::options_description options = describe_options();
         po::options_description flags;
         flags.add(options);
         flags.add_options()("config", po::value<std::string>()->value_name("FILE"), "file with options");
-        flags.add_options()("help", "write this and exit")("version", "write the version and exit");
+        flags.add_options()("help,h", "write this and exit")("version", "write the version and exit");
 
         po::variables_map values;
-        const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
-                           ~po::command_line_style::allow_short;
+        const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
         const auto parsed = po::command_line_parser(argc, argv).options(flags).style(style).positional({}).run();
         po::store(parsed, values);
         if (values.count("help")) {
@@ -257,7 +331,11 @@ Start read_config(int argc, const char* const* argv, const char* const* environm
             std::ifstream file(*path);
             if (!file || (file.peek(), file.bad())) // a directory can be opened, not read
                 throw std::runtime_error("cannot read the configuration file " + *path);
-            po::store(po::parse_config_file(file, options), values);
+            try {
+                po::store(po::parse_config_file(file, options), values);
+            } catch (const po::error& problem) {
+                throw std::runtime_error(*path + ": " + problem.what());
+            }
         }
         po::notify(values);
         fill(values, config);

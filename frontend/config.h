@@ -20,14 +20,15 @@ struct Config {
     std::string database;
     std::string primary; // empty: the same as database
     std::string default_workspace;
-    std::vector<boost::asio::ip::tcp::endpoint> listen;
-    boost::asio::ip::tcp::endpoint admin_listen;
-    bool admin = true;
+    std::vector<boost::asio::ip::tcp::endpoint> listen{{boost::asio::ip::make_address_v4("127.0.0.1"), 8080}};
+    std::vector<boost::asio::ip::tcp::endpoint> admin_listen; // empty: nowhere
     unsigned threads = 1;
     std::size_t cache_size = 0; // bytes; 0: nothing is kept
     std::chrono::seconds cache_ttl{};
     std::chrono::milliseconds database_timeout{};
     std::chrono::milliseconds standby_delay{};
+    bool clicks = true;
+    std::size_t click_buffer = 0; // bytes
     std::size_t max_connections = 0;
     std::chrono::milliseconds idle_timeout{}, request_timeout{}, write_timeout{}, shutdown_timeout{};
     RequestLimits limits;

@@ -17,6 +17,10 @@ constexpr std::string_view names[] = {"error", "warning", "info", "debug"};
 
 } // namespace
 
+std::string_view name_of(LogLevel level) noexcept {
+    return names[static_cast<int>(level)];
+}
+
 void set_log_level(LogLevel level) noexcept {
     highest = level;
 }
@@ -39,7 +43,7 @@ void log_line(LogLevel level, std::string_view message) {
     length += std::snprintf(time + length, sizeof time - length, ".%03dZ ", static_cast<int>(milliseconds));
 
     std::string line(time, length);
-    line.append(names[static_cast<int>(level)]).append(": ");
+    line.append(name_of(level)).append(": ");
     while (!message.empty() && static_cast<unsigned char>(message.back()) <= ' ')
         message.remove_suffix(1);
     for (const char c : message)

@@ -6,6 +6,8 @@ namespace shortener {
 
 enum class LogLevel { error, warning, info, debug };
 
+std::string_view name_of(LogLevel level) noexcept;
+
 // Lines above this level are not written. Set once, before threads start.
 void set_log_level(LogLevel level) noexcept;
 

@@ -17,6 +17,7 @@
 #include "database/listener.h"
 #include "http/transport.h"
 #include "log.h"
+#include "systemd.h"
 
 namespace shortener {
 
@@ -45,6 +46,27 @@ void announce(const char* what, const Transport& transport) {
     }
 }
 
+// Which of the addresses cannot be had, when one cannot.
+std::string name_of_taken(const Config& config) {
+    boost::asio::io_context context;
+    for (const auto* endpoints : {&config.listen, &config.admin_listen})
+        for (const auto& endpoint : *endpoints) {
+            boost::asio::ip::tcp::acceptor acceptor(context);
+            boost::system::error_code error;
+            acceptor.open(endpoint.protocol(), error);
+            acceptor.set_option(boost::asio::socket_base::reuse_address(true), error);
+            acceptor.bind(endpoint, error);
+            if (!error)
+                acceptor.listen(1, error);
+            if (error) {
+                std::ostringstream text;
+                text << endpoint << ": " << error.message();
+                return text.str();
+            }
+        }
+    return {};
+}
+
 void serve(const Config& config) {
     Shared shared({config.cache_size, config.cache_ttl}, random_key(), config.threads);
     const bool two_databases = !config.primary.empty();
@@ -60,8 +82,8 @@ void serve(const Config& config) {
         return std::make_unique<Service>(context, shared, thread, service_settings);
     });
     std::optional<Transport> admin;
-    if (config.admin) {
-        settings.listen = {config.admin_listen};
+    if (!config.admin_listen.empty()) {
+        settings.listen = config.admin_listen;
         settings.threads = 1;
         settings.max_connections = 100;
         admin.emplace(settings, [&](boost::asio::io_context&, std::size_t) {
@@ -83,8 +105,10 @@ void serve(const Config& config) {
         admin->start();
         announce("serving /healthz, /readyz and /metrics", *admin);
     }
+    notify_systemd("READY=1"); // without a database, too: it is waited for
     context.run();
 
+    notify_systemd("STOPPING=1");
     log_line(LogLevel::info, "stopping");
     transport.stop(config.shutdown_timeout);
     // Whoever still waits belongs to a loop of the transport, which ends before what is shared.
@@ -108,13 +132,16 @@ int main(int argc, char** argv) {
     }
     set_log_level(config.log_level);
     std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGHUP, SIG_IGN); // options are read once
     raise_descriptor_limit();
     try {
         serve(config);
     } catch (const std::exception& problem) {
-        log_line(LogLevel::error, problem.what());
+        const std::string taken = name_of_taken(config);
+        log_line(LogLevel::error, taken.empty() ? problem.what() : "cannot listen on " + taken);
         return EXIT_FAILURE;
     }
+    Connection::finish_cancelling();
     // Threads that still try to connect must not meet the destructors of the libraries they use.
     std::_Exit(EXIT_SUCCESS);
 }

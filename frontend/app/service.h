@@ -56,10 +56,10 @@ class Service final : public Handler {
     bool answer(const Request& request, Response& response) override;
     void answer_later(const Request& request, Done done) override;
     void tick(Clock::time_point now) override;
-    void refused(int status) override { counters_.count_request(status, 0); }
-    void opened() override { Counters::add(counters_.connections_opened); }
-    void closed() override { Counters::add(counters_.connections_closed); }
-    void turned_away() override { Counters::add(counters_.connections_refused); }
+    void request_refused(int status) override { counters_.count_request(status, 0); }
+    void connection_opened() override { Counters::add(counters_.connections_opened); }
+    void connection_closed() override { Counters::add(counters_.connections_closed); }
+    void connection_refused() override { Counters::add(counters_.connections_refused); }
 
     // What visits hear of the database.
     void keep(const Visit& visit, const CodeAnswer& answer);
@@ -92,11 +92,6 @@ class AdminService final : public Handler {
 
     bool answer(const Request& request, Response& response) override;
     void answer_later(const Request&, Done) override {}
-    void tick(Clock::time_point) override {}
-    void refused(int) override {}
-    void opened() override {}
-    void closed() override {}
-    void turned_away() override {}
 
   private:
     const Shared& shared_;

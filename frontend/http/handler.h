@@ -7,7 +7,8 @@
 
 namespace shortener {
 
-// What stands between a transport and the program: one handler per event loop, called on that loop only.
+// What stands between a transport and the program: one handler per event loop, called on that loop, or under a lock
+// while that loop does not call it.
 class Handler {
   public:
     using Done = std::function<void(Response&&)>;
@@ -19,13 +20,13 @@ class Handler {
     // Calls `done` once, on the same loop, not before it returns. The request may go away meanwhile.
     virtual void answer_later(const Request& request, Done done) = 0;
     // Called several times a second.
-    virtual void tick(Clock::time_point now) = 0;
+    virtual void tick(Clock::time_point) {}
 
-    // The transport tells what it did on its own.
-    virtual void refused(int status) = 0;
-    virtual void opened() = 0;
-    virtual void closed() = 0;
-    virtual void turned_away() = 0;
+    // What the transport did on its own: with a request, and with a connection.
+    virtual void request_refused(int /* status */) {}
+    virtual void connection_opened() {}
+    virtual void connection_closed() {}
+    virtual void connection_refused() {}
 };
 
 } // namespace shortener

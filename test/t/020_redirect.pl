@@ -3,6 +3,8 @@ use strict;
 use warnings;
 
 use Frontend;
+use IO::Select;
+use IO::Socket::UNIX;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
@@ -291,20 +293,25 @@ $frontend->stop;
 my ($control) = slurp_file('shortener.control') =~ /^default_version *= *'(.*)'/m;
 is_deeply([ run_shortenerd({}, '--version') ], [ 0, "shortenerd $control\n", '' ], '--version');
 my ($status, $out, $err) = run_shortenerd({}, '--help');
+is_deeply([ run_shortenerd({}, '-h') ], [ 0, $out, '' ], '-h');
 is($status, 0, '--help');
 like($out, qr/--$_\b/, "... tells of --$_")
-  for qw(database primary default-workspace listen admin-listen threads cache-size cache-ttl database-timeout standby-delay max-connections
+  for qw(database primary default-workspace listen admin-listen threads clicks click-buffer cache-size cache-ttl database-timeout standby-delay max-connections
   max-header-size max-headers max-target-size max-body-size idle-timeout request-timeout write-timeout shutdown-timeout trusted-proxy log-level config);
 is(scalar(grep { length > 110 } split /\n/, $out), 0, '... in lines that a person can read');
 append_to_file($file, "cache-sise = 1MB\n");
 for (
-	[ qr/cache-sise/, { SHORTENERD_CONFIG => $file } ],
+	[ qr/shortenerd\.conf: .*cache-sise/, { SHORTENERD_CONFIG => $file } ],
 	[ qr/cannot read the configuration file/, { SHORTENERD_CONFIG => '/nonexistent' } ],
 	[ qr/cannot read the configuration file/, { SHORTENERD_CONFIG => '/tmp' } ],
 	[ qr/SHORTENERD_CACHE_SISE/, { SHORTENERD_CACHE_SISE => '1MB' } ],
 	[ qr/--nonsense/, {}, '--nonsense' ],
 	[ qr/--cache-size: "many" is not a size/, {}, '--cache-size', 'many' ],
 	[ qr/--cache-size: "many" is not a size/, { SHORTENERD_CACHE_SIZE => 'many' } ],
+	[ qr/--cache-size: "1 MB" is not .* the units are kB, MB and GB/, {}, '--cache-size', '1 MB' ],
+	[ qr/--idle-timeout: "5m" is not .* the units are ms, s, min and h/, {}, '--idle-timeout', '5m' ],
+	[ qr/--listen: cannot find the address of "no-such-host\.invalid"/, {}, '--listen', 'no-such-host.invalid:8080' ],
+	[ qr/--clicks: "maybe" is not on or off/, {}, '--clicks', 'maybe' ],
 	[ qr/--idle-timeout: "0" is not a time/, {}, '--idle-timeout', '0' ],
 	[ qr/--listen: "here" is not an address/, {}, '--listen', 'here' ],
 	[ qr/--trusted-proxy: "10.0.0.0\/99" is not/, {}, '--trusted-proxy', '10.0.0.0/99' ],
@@ -326,8 +333,19 @@ ok($second, 'it listens on several addresses');
 is(IO::Socket::INET->new(PeerAddr => '127.0.0.2', PeerPort => $second) ? 'open' : $!, 'open', '... on the second, too');
 ($status, $out, $err) = run_shortenerd({}, '--listen', "127.0.0.1:$frontend->{port}", '--admin-listen', 'off');
 is($status, 1, 'an address that is taken ends it');
-like($err, qr/error: .*in use/, '... and says so');
+like($err, qr/error: cannot listen on 127\.0\.0\.1:$frontend->{port}: Address already in use/, '... and says which');
 $frontend->stop;
+
+# A name to listen on; systemd, and its signals.
+my $notify = IO::Socket::UNIX->new(Type => IO::Socket::UNIX::SOCK_DGRAM(), Local => PostgreSQL::Test::Utils::tempdir_short() . '/notify') or die $!;
+sub notified { my $text; my $patience = 30; return IO::Select->new($notify)->can_read($patience) && defined $notify->recv($text, 100) ? $text : undef; }
+$frontend = Frontend->start(database => $node->connstr('postgres'), flags => [ '--listen', 'localhost:0' ], environment => { NOTIFY_SOCKET => $notify->hostpath });
+is(notified(), 'READY=1', 'systemd hears that it serves');
+cmp_ok(scalar(() = $frontend->log =~ /serving links on/g), '>=', 2, '--listen takes a name');
+$frontend->signal('HUP');
+is($frontend->status('/s302'), 302, 'SIGHUP does not end it');
+$frontend->stop;
+is(notified(), 'STOPPING=1', '... and that it stops');
 
 # Ready means able to answer.
 value('CREATE DATABASE empty');

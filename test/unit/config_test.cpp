@@ -33,8 +33,8 @@ TEST(Config, HasDefaults) {
     ASSERT_EQ(outcome.start, Start::serve) << outcome.error;
     ASSERT_EQ(outcome.config.listen.size(), 1u);
     EXPECT_EQ(outcome.config.listen[0].port(), 8080);
-    EXPECT_TRUE(outcome.config.admin);
-    EXPECT_TRUE(outcome.config.admin_listen.address().is_loopback());
+    ASSERT_EQ(outcome.config.admin_listen.size(), 1u);
+    EXPECT_TRUE(outcome.config.admin_listen[0].address().is_loopback());
     EXPECT_GE(outcome.config.threads, 1u);
     EXPECT_EQ(outcome.config.cache_size, std::size_t{256} << 20);
     EXPECT_LT(outcome.config.database_timeout, std::chrono::seconds(1));
@@ -63,6 +63,17 @@ TEST(Config, TakesListsFromOnePlace) {
     EXPECT_EQ(outcome.config.trusted_proxies[0].prefix, 32u);
 }
 
+TEST(Config, ListensOnNames) {
+    const Outcome outcome = read({"--listen=localhost:80", "--listen=[::1]:81", "--admin-listen=localhost:82"});
+    ASSERT_EQ(outcome.start, Start::serve) << outcome.error;
+    ASSERT_GE(outcome.config.listen.size(), 2u);
+    EXPECT_TRUE(outcome.config.listen[0].address().is_loopback());
+    EXPECT_EQ(outcome.config.listen[0].port(), 80);
+    ASSERT_GE(outcome.config.admin_listen.size(), 1u);
+    EXPECT_EQ(outcome.config.admin_listen[0].port(), 82);
+    EXPECT_TRUE(read({"--admin-listen=off"}).config.admin_listen.empty());
+}
+
 TEST(Config, ComplainsBeforeAnythingStarts) {
     const auto complaint = [](const char* argument) {
         const Outcome outcome = read({argument});
@@ -74,6 +85,11 @@ TEST(Config, ComplainsBeforeAnythingStarts) {
     EXPECT_NE(complaint("--cache-size=5x").find("--cache-size: \"5x\" is not a size"), std::string::npos);
     EXPECT_NE(complaint("--cache-size=-1").find("--cache-size"), std::string::npos);
     EXPECT_NE(complaint("--cache-size=99999999999999GB").find("--cache-size"), std::string::npos);
+    EXPECT_NE(complaint("--cache-size=1kb").find("the units are kB, MB and GB"), std::string::npos);
+    EXPECT_NE(complaint("--cache-ttl=1m").find("the units are ms, s, min and h"), std::string::npos);
+    for (const char* bad : {"--listen=:80", "--listen=::1", "--listen=[localhost]:80", "--listen=localhost", "--listen=localhost:http"})
+        EXPECT_NE(complaint(bad).find("is not an address and a port"), std::string::npos) << bad;
+    EXPECT_NE(complaint("--listen=no-such-host.invalid:80").find("cannot find the address"), std::string::npos);
     EXPECT_NE(complaint("--threads=1000").find("--threads"), std::string::npos);
     EXPECT_NE(complaint("--cache-ttl=5 days").find("--cache-ttl"), std::string::npos);
     EXPECT_NE(complaint("--listen=8080").find("--listen"), std::string::npos);
@@ -109,6 +125,7 @@ TEST(Config, HelpsAndTellsItsVersion) {
     const Outcome help = read({"--help"});
     EXPECT_EQ(help.start, Start::exit_success);
     EXPECT_NE(help.out.find("--cache-size"), std::string::npos);
+    EXPECT_EQ(read({"-h"}).out, help.out);
     const Outcome version = read({"--version"});
     EXPECT_EQ(version.start, Start::exit_success);
     EXPECT_EQ(version.out, "shortenerd " SHORTENER_VERSION "\n");

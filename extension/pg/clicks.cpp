@@ -1,0 +1,513 @@
+// Recording of clicks. Everything runs with the rights of the caller, but for the salts of the days, which are secret.
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+
+#include "core/url.h"
+#include "core/url_parameter.h"
+#include "core/utf8.h"
+
+#include "pg/guard.h"
+#include "pg/owner_section.h"
+#include "pg/plans.h"
+#include "pg/text.h"
+#include "pg/visitor.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/array.h"
+#include "utils/date.h"
+#include "utils/datetime.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+}
+
+using namespace shortener;
+
+namespace {
+
+// A clock may be ahead of ours by so much.
+constexpr TimestampTz max_ahead = USECS_PER_MINUTE;
+
+// So many rows are added to a dictionary of a workspace a day. What comes after them is unknown: somebody who makes
+// user agents up fills neither the disk nor the processor, which parses each new one.
+constexpr int64 max_new_terms = 2000;
+
+template <typename T> T* allocate(int count) {
+    return static_cast<T*>(palloc_extended(sizeof(T) * (count + 1), MCXT_ALLOC_HUGE));
+}
+
+// An argument that is an array; NULL is one of nulls.
+struct Argument {
+    Datum* values = nullptr;
+    bool* nulls = nullptr;
+    int count = -1;
+
+    bool is_null(int i) const { return count < 0 || nulls[i]; }
+    std::string_view text(int i) const { return is_null(i) ? std::string_view() : text_view(values[i]); }
+};
+
+Argument array_argument(FunctionCallInfo fcinfo, int index, Oid type) {
+    Argument argument;
+    if (PG_ARGISNULL(index))
+        return argument;
+    ArrayType* const array = PG_GETARG_ARRAYTYPE_P(index);
+    if (ARR_NDIM(array) > 1)
+        ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR), errmsg("arrays of clicks must have one dimension")));
+    int16 length;
+    bool by_value;
+    char alignment;
+    get_typlenbyvalalign(type, &length, &by_value, &alignment);
+    deconstruct_array(array, type, length, by_value, alignment, &argument.values, &argument.nulls, &argument.count);
+    return argument;
+}
+
+Datum array_of(Datum* elements, int count, Oid type, bool* nulls = nullptr) {
+    int16 length;
+    bool by_value;
+    char alignment;
+    get_typlenbyvalalign(type, &length, &by_value, &alignment);
+    int lower_bound = 1;
+    return PointerGetDatum(
+        construct_md_array(elements, nulls, 1, &count, &lower_bound, type, length, by_value, alignment));
+}
+
+template <typename Element> Datum array_from(int count, Oid type, Element&& element) {
+    Datum* const elements = allocate<Datum>(count);
+    for (int i = 0; i < count; i++)
+        elements[i] = element(i);
+    return array_of(elements, count, type);
+}
+
+// Different texts, numbered from 0 as they come.
+class Terms {
+  public:
+    explicit Terms(int capacity) : texts_(allocate<std::string_view>(capacity)) {
+        while (slot_count_ < 2 * static_cast<std::size_t>(capacity))
+            slot_count_ *= 2;
+        slots_ = allocate<int>(static_cast<int>(slot_count_));
+        std::fill_n(slots_, slot_count_, none);
+    }
+    int add(std::string_view text) {
+        std::size_t slot = std::hash<std::string_view>()(text) & (slot_count_ - 1);
+        for (; slots_[slot] != none; slot = (slot + 1) & (slot_count_ - 1))
+            if (texts_[slots_[slot]] == text)
+                return slots_[slot];
+        texts_[count_] = text;
+        return slots_[slot] = count_++;
+    }
+    int count() const { return count_; }
+    std::string_view operator[](int i) const { return texts_[i]; }
+
+  private:
+    static constexpr int none = -1;
+    std::string_view* texts_;
+    int* slots_;
+    std::size_t slot_count_ = 16;
+    int count_ = 0;
+};
+
+// A table that gives texts numbers, in each workspace its own.
+struct Dictionary {
+    KeptStatement find;  // of the workspace $1 the texts $2: place in the array, number, whether last seen before $3
+    KeptStatement touch; // says that the numbers $2 were seen on $3
+    KeptStatement count; // up to max_new_terms rows first seen on $2
+    KeptStatement add;   // the texts $2, seen on $3
+};
+
+#define DICTIONARY(table, term, columns, values, source)                                                       \
+    Dictionary {                                                                                               \
+        {"SELECT t.place, d.id, d.last_seen OPERATOR(pg_catalog.<) $3"                                         \
+         " FROM pg_catalog.unnest($2) WITH ORDINALITY t (term, place) CROSS JOIN LATERAL"                      \
+         " (SELECT k.id, k.last_seen FROM shortener." table " k WHERE k.workspace_id OPERATOR(pg_catalog.=) $1" \
+         " AND k." term " OPERATOR(pg_catalog.=) t.term OFFSET 0) d",                                          \
+         {INT4OID, TEXTARRAYOID, DATEOID}},                                                                    \
+            {"UPDATE shortener." table " SET last_seen = $3 WHERE workspace_id OPERATOR(pg_catalog.=) $1"      \
+             " AND id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT k.id FROM shortener." table " k"                \
+             " WHERE k.workspace_id OPERATOR(pg_catalog.=) $1 AND k.id OPERATOR(pg_catalog.=) ANY ($2)"        \
+             " AND k.last_seen OPERATOR(pg_catalog.<) $3 ORDER BY k.id FOR UPDATE))",                          \
+             {INT4OID, INT4ARRAYOID, DATEOID}},                                                                \
+            {"SELECT pg_catalog.count(*) FROM (SELECT FROM shortener." table                                   \
+             " WHERE workspace_id OPERATOR(pg_catalog.=) $1 AND first_seen OPERATOR(pg_catalog.=) $2"          \
+             " LIMIT $3) n",                                                                                   \
+             {INT4OID, DATEOID, INT8OID}},                                                                     \
+        {                                                                                                      \
+            "INSERT INTO shortener." table " (workspace_id, first_seen, last_seen, " term columns ")"          \
+            " SELECT $1, $3, $3, t.term" values " FROM pg_catalog.unnest($2) t (term)" source                  \
+            " ORDER BY t.term COLLATE pg_catalog.\"C\" ON CONFLICT DO NOTHING",                                \
+            {INT4OID, TEXTARRAYOID, DATEOID}                                                                   \
+        }                                                                                                      \
+    }
+
+Dictionary user_agents =
+    DICTIONARY("user_agent", "user_agent", ", device, browser, browser_version, os, os_version",
+               ", p.device_type, p.browser, p.browser_version, p.os, p.os_version",
+               " CROSS JOIN LATERAL shortener.parse_user_agent(t.term) p");
+Dictionary referrers = DICTIONARY("referrer", "host", "", "", "");
+Dictionary places = DICTIONARY("place", "name", "", "", "");
+
+Datum text_array(const Terms& terms, const int* chosen, int count) {
+    return array_from(count, TEXTOID, [&](int i) { return text_datum(terms[chosen[i]]); });
+}
+
+int64 new_terms(Dictionary& dictionary, Datum workspace_id, Datum today) {
+    const Datum values[] = {workspace_id, today, Int64GetDatum(max_new_terms)};
+    dictionary.count.run(values);
+    bool is_null;
+    return DatumGetInt64(result_value(0, 1, is_null));
+}
+
+// The number of each term; that of the empty text, and of those that there is no room for, is 0.
+const int32* numbers_of(Dictionary& dictionary, int32 workspace_id, const Terms& terms, DateADT today) {
+    int32* const numbers = allocate<int32>(terms.count());
+    std::fill_n(numbers, terms.count(), 0);
+    int* wanted = allocate<int>(terms.count());
+    int count = 0;
+    for (int i = 0; i < terms.count(); i++)
+        if (!terms[i].empty())
+            wanted[count++] = i;
+
+    // Twice round usually suffices: look, add, look. A row that goes while it is wanted has not been seen for a year.
+    for (int round = 0; round < 4 && count > 0; round++) {
+        Datum values[] = {Int32GetDatum(workspace_id), text_array(terms, wanted, count), DateADTGetDatum(today)};
+        dictionary.find.run(values);
+        Datum* const stale = allocate<Datum>(count);
+        int stale_count = 0;
+        for (uint64 row = 0; row < SPI_processed; row++) {
+            bool is_null;
+            const int64 place = DatumGetInt64(result_value(row, 1, is_null)) - 1;
+            const Datum number = result_value(row, 2, is_null);
+            if (DatumGetBool(result_value(row, 3, is_null)))
+                stale[stale_count++] = number;
+            else
+                numbers[wanted[place]] = DatumGetInt32(number);
+        }
+        const bool found_all = SPI_processed == static_cast<uint64>(count);
+        count = static_cast<int>(std::remove_if(wanted, wanted + count, [&](int i) { return numbers[i] != 0; }) - wanted);
+        if (stale_count > 0) {
+            Datum touched[] = {values[0], array_of(stale, stale_count, INT4OID), values[2]};
+            dictionary.touch.run(touched);
+        }
+        if (!found_all) {
+            const int64 room = max_new_terms - new_terms(dictionary, values[0], values[2]);
+            values[1] = text_array(terms, wanted, static_cast<int>(std::min<int64>(room, count)));
+            if (room > 0)
+                dictionary.add.run(values);
+            else if (stale_count == 0)
+                break;
+        }
+    }
+    return numbers;
+}
+
+// Of an http or https URL, or of an app on Android; empty if there is none. Paths may be personal and are not kept.
+std::string_view referrer_host(std::string_view referrer) {
+    constexpr std::string_view android = "android-app://";
+    constexpr std::size_t longest_referrer = 8192, longest_host = 255;
+    if (referrer.empty() || referrer.size() > longest_referrer)
+        return {};
+    if (referrer.starts_with(android)) {
+        referrer.remove_prefix(android.size());
+        const std::string_view package = referrer.substr(0, referrer.find('/'));
+        const bool is_package = package.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._") ==
+                                std::string_view::npos;
+        return is_package && package.size() <= longest_host ? package : std::string_view();
+    }
+    const std::size_t bound = url_bound(referrer.size());
+    char* const storage = static_cast<char*>(palloc(bound));
+    Url url;
+    if (canonical_url(referrer, {storage, bound}, url) != UrlError::none || url.hostname.size() > longest_host)
+        return {};
+    return url.hostname;
+}
+
+DateADT day_of(TimestampTz time) {
+    const int64 days = time / USECS_PER_DAY;
+    return static_cast<DateADT>(time % USECS_PER_DAY < 0 ? days - 1 : days);
+}
+
+// The months (UTC) that click_event has a partition for. A click of another month could not be stored.
+class Months {
+  public:
+    Months() : schema_(get_namespace_oid("shortener", false)) {
+        const Oid table = get_relname_relid("click_event", schema_);
+        if (OidIsValid(table))
+            LockRelationOid(table, RowExclusiveLock); // none comes or goes until the clicks are stored
+    }
+    bool has(TimestampTz time) {
+        if (time < begin_ || time >= end_)
+            look_up(time);
+        return has_;
+    }
+
+  private:
+    void look_up(TimestampTz time) {
+        pg_tm parts;
+        fsec_t fraction;
+        has_ = false;
+        begin_ = end_ = 0;
+        if (timestamp2tm(time, nullptr, &parts, &fraction, nullptr, nullptr) != 0 || parts.tm_year < 0)
+            return;
+        begin_ = (date2j(parts.tm_year, parts.tm_mon, 1) - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;
+        end_ = (date2j(parts.tm_year, parts.tm_mon + 1, 1) - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;
+        const Oid partition =
+            get_relname_relid(psprintf("click_event_y%04dm%02d", parts.tm_year, parts.tm_mon), schema_);
+        HeapTuple row = OidIsValid(partition) ? SearchSysCache1(RELOID, ObjectIdGetDatum(partition)) : nullptr;
+        if (HeapTupleIsValid(row)) {
+            has_ = reinterpret_cast<Form_pg_class>(GETSTRUCT(row))->relispartition;
+            ReleaseSysCache(row);
+        }
+    }
+
+    Oid schema_;
+    TimestampTz begin_ = 0, end_ = 0; // of the month looked up last
+    bool has_ = false;
+};
+
+bool read_salt(Datum day, SipKey& key) {
+    static KeptStatement statement("SELECT salt FROM shortener.click_salt WHERE day OPERATOR(pg_catalog.=) $1", {DATEOID});
+    statement.run_latest(&day);
+    if (SPI_processed == 0)
+        return false;
+    bool is_null;
+    unsigned char bytes[16] = {};
+    const std::string_view salt = text_view(result_value(0, 1, is_null));
+    salt.copy(reinterpret_cast<char*>(bytes), sizeof bytes);
+    key = SipKey::from_bytes(bytes);
+    return true;
+}
+
+// The salt of a day, made by the first click of the day.
+SipKey salt_of(DateADT day) {
+    static KeptStatement insert("INSERT INTO shortener.click_salt (day, salt) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+                                {DATEOID, BYTEAOID});
+    SipKey key;
+    const OwnerSection reading = OwnerSection::to_read({"click_salt"});
+    bool found = read_salt(DateADTGetDatum(day), key);
+    reading.end();
+    if (found)
+        return key;
+    char bytes[16];
+    if (!pg_strong_random(bytes, sizeof bytes))
+        ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random bytes")));
+    const Datum values[] = {DateADTGetDatum(day), text_datum({bytes, sizeof bytes})}; // a bytea is laid out as a text
+    const OwnerSection writing = OwnerSection::to_write({"click_salt"});
+    insert.run(values);
+    found = read_salt(values[0], key);
+    writing.end();
+    if (!found)
+        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                        errmsg("could not read the salt of the day that another transaction is making")));
+    return key;
+}
+
+struct Click {
+    int64 link_id;
+    TimestampTz clicked_at;
+    int32 workspace_id;
+    int place; // in the arrays
+};
+
+struct Visits {
+    Argument ips, user_agents, referrers;
+};
+
+IpAddress address_of(const Visits& visits, int place) {
+    return visits.ips.is_null(place) ? IpAddress() : ip_address_from_datum(visits.ips.values[place]);
+}
+
+std::string_view place_name(const IpAddress& address) {
+    if (address.size == 0)
+        return {};
+    const GeoLocation location = geo_lookup(address);
+    const std::string_view country = location.country.view(), city = location.city.view();
+    if (country.empty() && city.empty())
+        return {};
+    return psprintf("%.*s/%.*s", static_cast<int>(country.size()), country.data(), static_cast<int>(city.size()), city.data());
+}
+
+// Records clicks of one workspace.
+void record(const Click* clicks, int count, const Visits& visits) {
+    static KeptStatement into_events(
+        "INSERT INTO shortener.click_event (clicked_at, link_id, workspace_id, user_agent_id, referrer_id, place_id, ip)"
+        " SELECT c.clicked_at, c.link_id, $1, c.user_agent_id, c.referrer_id, c.place_id, c.ip"
+        " FROM ROWS FROM (pg_catalog.unnest($4), pg_catalog.unnest($5), pg_catalog.unnest($6), pg_catalog.unnest($7),"
+        " pg_catalog.unnest($8), pg_catalog.unnest($9)) c (link_id, clicked_at, user_agent_id, referrer_id, place_id, ip)",
+        {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
+         INETARRAYOID});
+    static KeptStatement into_pending(
+        "INSERT INTO shortener.click_pending (workspace_id, received_at, first_click, last_click, link_ids, clicked_at,"
+        " user_agent_ids, referrer_ids, place_ids, visitors)"
+        " VALUES ($1, pg_catalog.now(), $2, $3, $4, $5, $6, $7, $8, $9)",
+        {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
+         INT8ARRAYOID});
+    const int32 workspace_id = clicks[0].workspace_id;
+    const DateADT today = day_of(GetCurrentTransactionStartTimestamp());
+
+    Terms user_agent_terms(count), given_referrers(count), hosts(count), place_terms(count);
+    int* const user_agent = allocate<int>(count);
+    int* const referrer = allocate<int>(count);
+    int* const place = allocate<int>(count);
+    Datum* const visitors = allocate<Datum>(count);
+    Datum* const ips = allocate<Datum>(count);
+    bool* const ip_nulls = allocate<bool>(count);
+    TimestampTz first = clicks[0].clicked_at, last = first;
+    DateADT salted_day = day_of(first);
+    SipKey salt = salt_of(salted_day);
+    for (int i = 0; i < count; i++) {
+        const IpAddress address = address_of(visits, clicks[i].place);
+        const std::string_view agent = cut_user_agent(visits.user_agents.text(clicks[i].place));
+        if (const DateADT day = day_of(clicks[i].clicked_at); day != salted_day)
+            salt = salt_of(salted_day = day);
+        user_agent[i] = user_agent_terms.add(agent);
+        referrer[i] = given_referrers.add(visits.referrers.text(clicks[i].place));
+        place[i] = place_terms.add(place_name(address));
+        visitors[i] = Int64GetDatum(static_cast<int64>(visitor_hash(salt, address, agent)));
+        ip_nulls[i] = address.size == 0;
+        ips[i] = ip_nulls[i] ? Datum{0} : ip_address_datum(anonymized(address));
+        first = std::min(first, clicks[i].clicked_at);
+        last = std::max(last, clicks[i].clicked_at);
+    }
+    int* const host_of = allocate<int>(given_referrers.count());
+    for (int i = 0; i < given_referrers.count(); i++) {
+        CHECK_FOR_INTERRUPTS();
+        host_of[i] = hosts.add(referrer_host(given_referrers[i]));
+    }
+    const int32* const user_agent_ids = numbers_of(user_agents, workspace_id, user_agent_terms, today);
+    const int32* const host_ids = numbers_of(referrers, workspace_id, hosts, today);
+    const int32* const place_ids = numbers_of(places, workspace_id, place_terms, today);
+
+    Datum values[] = {
+        Int32GetDatum(workspace_id),
+        TimestampTzGetDatum(first),
+        TimestampTzGetDatum(last),
+        array_from(count, INT8OID, [&](int i) { return Int64GetDatum(clicks[i].link_id); }),
+        array_from(count, TIMESTAMPTZOID, [&](int i) { return TimestampTzGetDatum(clicks[i].clicked_at); }),
+        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(user_agent_ids[user_agent[i]]); }),
+        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(host_ids[host_of[referrer[i]]]); }),
+        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(place_ids[place[i]]); }),
+        array_of(ips, count, INETOID, ip_nulls)};
+    into_events.run(values);
+    values[8] = array_of(visitors, count, INT8OID);
+    into_pending.run(values);
+}
+
+// Gives each click its workspace, 0 if its link does not exist. Without the workspaces every one is asked.
+void find_workspaces(Click* clicks, int count, const Argument& workspace_ids) {
+    static KeptStatement find_anywhere(
+        "SELECT l.id, w.id FROM shortener.workspace w CROSS JOIN LATERAL"
+        " (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) w.id"
+        " AND k.id OPERATOR(pg_catalog.=) ANY ($1) OFFSET 0) l ORDER BY l.id",
+        {INT8ARRAYOID});
+    static KeptStatement find(
+        "SELECT l.id, n.workspace_id::pg_catalog.int4 FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) n (id, workspace_id)"
+        " CROSS JOIN LATERAL (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) n.workspace_id"
+        " AND k.id OPERATOR(pg_catalog.=) n.id OFFSET 0) l ORDER BY l.id",
+        {INT8ARRAYOID, INT8ARRAYOID});
+    const auto place_id = [&](const Click& click) {
+        return workspace_ids.is_null(click.place) ? int64{0} : DatumGetInt64(workspace_ids.values[click.place]);
+    };
+    std::sort(clicks, clicks + count, [](const Click& a, const Click& b) { return a.link_id < b.link_id; });
+    Datum* const ids = allocate<Datum>(count);
+    Datum* const workspaces = allocate<Datum>(count);
+    int distinct = 0;
+    for (int i = 0; i < count; i++)
+        if (i == 0 || clicks[i].link_id != clicks[i - 1].link_id) {
+            ids[distinct] = Int64GetDatum(clicks[i].link_id);
+            workspaces[distinct++] = Int64GetDatum(place_id(clicks[i]));
+        }
+    const Datum values[] = {array_of(ids, distinct, INT8OID), array_of(workspaces, distinct, INT8OID)};
+    (workspace_ids.count < 0 ? find_anywhere : find).run(values);
+    uint64 row = 0;
+    for (int i = 0; i < count; i++) {
+        bool is_null;
+        while (row < SPI_processed && DatumGetInt64(result_value(row, 1, is_null)) < clicks[i].link_id)
+            row++;
+        if (row < SPI_processed && DatumGetInt64(result_value(row, 1, is_null)) == clicks[i].link_id)
+            clicks[i].workspace_id = DatumGetInt32(result_value(row, 2, is_null));
+    }
+}
+
+// False if the batch was recorded before.
+bool begin_batch(Datum id, int clicks, int unknown_links, int refused) {
+    static KeptStatement statement("INSERT INTO shortener.click_batch (id, received_at, clicks, unknown_links, refused)"
+                                   " VALUES ($1, pg_catalog.now(), $2, $3, $4) ON CONFLICT DO NOTHING",
+                                   {UUIDOID, INT4OID, INT4OID, INT4OID});
+    const Datum values[] = {id, Int32GetDatum(clicks), Int32GetDatum(unknown_links), Int32GetDatum(refused)};
+    statement.run(values);
+    return SPI_processed > 0;
+}
+
+void require_length(const Argument& argument, int count, const char* name) {
+    if (argument.count >= 0 && argument.count != count)
+        ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+                        errmsg("%s must have as many elements as link_ids", name),
+                        errdetail("It has %d, and link_ids has %d.", argument.count, count)));
+}
+
+} // namespace
+
+SHORTENER_FUNCTION(shortener_record_clicks) {
+    require_install();
+    if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
+        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("batch_id, link_ids and clicked_at must not be null")));
+    SPI_connect();
+    const Argument link_ids = array_argument(fcinfo, 1, INT8OID), times = array_argument(fcinfo, 2, TIMESTAMPTZOID);
+    const Visits visits{array_argument(fcinfo, 3, INETOID), array_argument(fcinfo, 4, TEXTOID), array_argument(fcinfo, 5, TEXTOID)};
+    const Argument workspace_ids = array_argument(fcinfo, 6, INT8OID);
+    require_length(times, link_ids.count, "clicked_at");
+    require_length(visits.ips, link_ids.count, "ips");
+    require_length(visits.user_agents, link_ids.count, "user_agents");
+    require_length(visits.referrers, link_ids.count, "referers");
+    require_length(workspace_ids, link_ids.count, "workspace_ids");
+
+    Click* const clicks = allocate<Click>(link_ids.count);
+    Months months;
+    const TimestampTz latest = GetCurrentTimestamp() + max_ahead;
+    int count = 0, refused = 0;
+    for (int i = 0; i < link_ids.count; i++) {
+        if (times.is_null(i) || DatumGetTimestampTz(times.values[i]) > latest || !months.has(DatumGetTimestampTz(times.values[i])))
+            refused++;
+        else if (!link_ids.is_null(i))
+            clicks[count++] = {DatumGetInt64(link_ids.values[i]), DatumGetTimestampTz(times.values[i]), 0, i};
+    }
+    find_workspaces(clicks, count, workspace_ids);
+    const int known = static_cast<int>(
+        std::remove_if(clicks, clicks + count, [](const Click& click) { return click.workspace_id == 0; }) - clicks);
+    const bool is_new = begin_batch(PG_GETARG_DATUM(0), known, link_ids.count - refused - known, refused);
+    if (is_new) {
+        // In the order of the workspaces, in which all batches take their locks.
+        std::sort(clicks, clicks + known, [](const Click& a, const Click& b) {
+            return a.workspace_id != b.workspace_id ? a.workspace_id < b.workspace_id : a.place < b.place;
+        });
+        for (int begin = 0, end; begin < known; begin = end) {
+            end = begin;
+            while (end < known && clicks[end].workspace_id == clicks[begin].workspace_id)
+                end++;
+            record(clicks + begin, end - begin, visits);
+        }
+    }
+    SPI_finish();
+    PG_RETURN_INT64(is_new ? known : 0);
+}
+
+SHORTENER_FUNCTION(shortener_url_parameter) {
+    const std::string_view url = text_argument(fcinfo, 0);
+    const std::size_t size = url.size();
+    char* const storage = static_cast<char*>(palloc(size + 1));
+    const std::string_view value = url_parameter(url, text_argument(fcinfo, 1), {storage, size});
+    if (value.empty())
+        PG_RETURN_NULL();
+    if (!is_utf8(value) || has_control(value)) // a click must not fail because of what a link says of itself
+        std::replace_if(storage, storage + value.size(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+    BoundedText<100> cut;
+    cut.assign(ascii_unless_utf8(value));
+    PG_RETURN_DATUM(text_datum(cut.view()));
+}
