@@ -1,4 +1,5 @@
-// Recording of clicks. Everything runs with the rights of the caller, but for the salts of the days, which are secret.
+// Recording of clicks. Everything runs with the rights of the caller, but for the salts of the days, which
+// are secret.
 
 #include <algorithm>
 #include <functional>
@@ -9,6 +10,7 @@
 #include "core/utf8.h"
 
 #include "pg/guard.h"
+#include "pg/installation.h"
 #include "pg/owner_section.h"
 #include "pg/plans.h"
 #include "pg/text.h"
@@ -36,8 +38,8 @@ namespace {
 // A clock may be ahead of ours by so much.
 constexpr TimestampTz max_ahead = USECS_PER_MINUTE;
 
-// So many rows are added to a dictionary of a workspace a day. What comes after them is unknown: somebody who makes
-// user agents up fills neither the disk nor the processor, which parses each new one.
+// So many rows are added to a dictionary of a workspace a day. What comes after them is unknown: somebody who
+// makes user agents up fills neither the disk nor the processor, which parses each new one.
 constexpr int64 max_new_terms = 2000;
 
 template <typename T> T* allocate(int count) {
@@ -45,7 +47,7 @@ template <typename T> T* allocate(int count) {
 }
 
 // An argument that is an array; NULL is one of nulls.
-struct Argument {
+struct ArrayArgument {
     Datum* values = nullptr;
     bool* nulls = nullptr;
     int count = -1;
@@ -54,18 +56,20 @@ struct Argument {
     std::string_view text(int i) const { return is_null(i) ? std::string_view() : text_view(values[i]); }
 };
 
-Argument array_argument(FunctionCallInfo fcinfo, int index, Oid type) {
-    Argument argument;
+ArrayArgument array_argument(FunctionCallInfo fcinfo, int index, Oid type) {
+    ArrayArgument argument;
     if (PG_ARGISNULL(index))
         return argument;
     ArrayType* const array = PG_GETARG_ARRAYTYPE_P(index);
     if (ARR_NDIM(array) > 1)
-        ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR), errmsg("arrays of clicks must have one dimension")));
+        ereport(ERROR,
+                (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR), errmsg("arrays of clicks must have one dimension")));
     int16 length;
     bool by_value;
     char alignment;
     get_typlenbyvalalign(type, &length, &by_value, &alignment);
-    deconstruct_array(array, type, length, by_value, alignment, &argument.values, &argument.nulls, &argument.count);
+    deconstruct_array(array, type, length, by_value, alignment, &argument.values, &argument.nulls,
+                      &argument.count);
     return argument;
 }
 
@@ -116,34 +120,43 @@ class Terms {
 
 // A table that gives texts numbers, in each workspace its own.
 struct Dictionary {
-    KeptStatement find;  // of the workspace $1 the texts $2: place in the array, number, whether last seen before $3
-    KeptStatement touch; // says that the numbers $2 were seen on $3
-    KeptStatement count; // up to max_new_terms rows first seen on $2
-    KeptStatement add;   // the texts $2, seen on $3
+    KeptStatement find;  // of the texts: place in the array, number, whether last seen before today
+    KeptStatement touch; // says that the numbers were seen today
+    KeptStatement count; // rows first seen today, up to a limit
+    KeptStatement add;   // the texts, seen today
 };
 
-#define DICTIONARY(table, term, columns, values, source)                                                       \
-    Dictionary {                                                                                               \
-        {"SELECT t.place, d.id, d.last_seen OPERATOR(pg_catalog.<) $3"                                         \
-         " FROM pg_catalog.unnest($2) WITH ORDINALITY t (term, place) CROSS JOIN LATERAL"                      \
-         " (SELECT k.id, k.last_seen FROM shortener." table " k WHERE k.workspace_id OPERATOR(pg_catalog.=) $1" \
-         " AND k." term " OPERATOR(pg_catalog.=) t.term OFFSET 0) d",                                          \
-         {INT4OID, TEXTARRAYOID, DATEOID}},                                                                    \
-            {"UPDATE shortener." table " SET last_seen = $3 WHERE workspace_id OPERATOR(pg_catalog.=) $1"      \
-             " AND id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT k.id FROM shortener." table " k"                \
-             " WHERE k.workspace_id OPERATOR(pg_catalog.=) $1 AND k.id OPERATOR(pg_catalog.=) ANY ($2)"        \
-             " AND k.last_seen OPERATOR(pg_catalog.<) $3 ORDER BY k.id FOR UPDATE))",                          \
-             {INT4OID, INT4ARRAYOID, DATEOID}},                                                                \
-            {"SELECT pg_catalog.count(*) FROM (SELECT FROM shortener." table                                   \
-             " WHERE workspace_id OPERATOR(pg_catalog.=) $1 AND first_seen OPERATOR(pg_catalog.=) $2"          \
-             " LIMIT $3) n",                                                                                   \
-             {INT4OID, DATEOID, INT8OID}},                                                                     \
-        {                                                                                                      \
-            "INSERT INTO shortener." table " (workspace_id, first_seen, last_seen, " term columns ")"          \
-            " SELECT $1, $3, $3, t.term" values " FROM pg_catalog.unnest($2) t (term)" source                  \
-            " ORDER BY t.term COLLATE pg_catalog.\"C\" ON CONFLICT DO NOTHING",                                \
-            {INT4OID, TEXTARRAYOID, DATEOID}                                                                   \
-        }                                                                                                      \
+#define DICTIONARY(table, term, columns, values, source)                                                     \
+    Dictionary {                                                                                             \
+        {"SELECT t.place, d.id, d.last_seen OPERATOR(pg_catalog.<) $today"                                   \
+         " FROM pg_catalog.unnest($terms) WITH ORDINALITY t (term, place) CROSS JOIN LATERAL"                \
+         " (SELECT k.id, k.last_seen FROM shortener." table                                                  \
+         " k WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"                                         \
+         " AND k." term " OPERATOR(pg_catalog.=) t.term OFFSET 0) d",                                        \
+         {{"workspace", INT4OID}, {"terms", TEXTARRAYOID}, {"today", DATEOID}}},                             \
+            {"UPDATE shortener." table                                                                       \
+             " SET last_seen = $today WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"                  \
+             " AND id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT k.id FROM shortener." table " k"              \
+             " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace AND k.id OPERATOR(pg_catalog.=) ANY "  \
+             "($numbers)"                                                                                    \
+             " AND k.last_seen OPERATOR(pg_catalog.<) $today ORDER BY k.id FOR UPDATE))",                    \
+             {{"workspace", INT4OID}, {"numbers", INT4ARRAYOID}, {"today", DATEOID}}},                       \
+            {"SELECT pg_catalog.count(*) FROM (SELECT FROM shortener." table                                 \
+             " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace AND first_seen OPERATOR(pg_catalog.=) "  \
+             "$today"                                                                                        \
+             " LIMIT $limit) n",                                                                             \
+             {{"workspace", INT4OID}, {"today", DATEOID}, {"limit", INT8OID}}},                              \
+        {                                                                                                    \
+            "INSERT INTO shortener." table " (workspace_id, first_seen, last_seen, " term columns ")"        \
+            " SELECT $workspace, $today, $today, t.term" values                                              \
+            " FROM pg_catalog.unnest($terms) t (term)" source                                                \
+            " ORDER BY t.term COLLATE pg_catalog.\"C\" ON CONFLICT DO NOTHING",                              \
+            {                                                                                                \
+                {"workspace", INT4OID}, {"terms", TEXTARRAYOID}, {                                           \
+                    "today", DATEOID                                                                         \
+                }                                                                                            \
+            }                                                                                                \
+        }                                                                                                    \
     }
 
 Dictionary user_agents =
@@ -158,48 +171,51 @@ Datum text_array(const Terms& terms, const int* chosen, int count) {
 }
 
 int64 new_terms(Dictionary& dictionary, Datum workspace_id, Datum today) {
-    const Datum values[] = {workspace_id, today, Int64GetDatum(max_new_terms)};
-    dictionary.count.run(values);
-    bool is_null;
-    return DatumGetInt64(result_value(0, 1, is_null));
+    const Rows rows = dictionary.count.run(
+        {{"workspace", workspace_id}, {"today", today}, {"limit", Int64GetDatum(max_new_terms)}});
+    return rows[0].required<int64>(1);
 }
 
 // The number of each term; that of the empty text, and of those that there is no room for, is 0.
 const int32* numbers_of(Dictionary& dictionary, int32 workspace_id, const Terms& terms, DateADT today) {
     int32* const numbers = allocate<int32>(terms.count());
     std::fill_n(numbers, terms.count(), 0);
+    const Datum workspace = Int32GetDatum(workspace_id), day = DateADTGetDatum(today);
     int* wanted = allocate<int>(terms.count());
     int count = 0;
     for (int i = 0; i < terms.count(); i++)
         if (!terms[i].empty())
             wanted[count++] = i;
 
-    // Twice round usually suffices: look, add, look. A row that goes while it is wanted has not been seen for a year.
+    // Twice round usually suffices: look, add, look. A row that goes while it is wanted has not been seen for
+    // a year.
     for (int round = 0; round < 4 && count > 0; round++) {
-        Datum values[] = {Int32GetDatum(workspace_id), text_array(terms, wanted, count), DateADTGetDatum(today)};
-        dictionary.find.run(values);
+        const Rows found = dictionary.find.run(
+            {{"workspace", workspace}, {"terms", text_array(terms, wanted, count)}, {"today", day}});
         Datum* const stale = allocate<Datum>(count);
         int stale_count = 0;
-        for (uint64 row = 0; row < SPI_processed; row++) {
-            bool is_null;
-            const int64 place = DatumGetInt64(result_value(row, 1, is_null)) - 1;
-            const Datum number = result_value(row, 2, is_null);
-            if (DatumGetBool(result_value(row, 3, is_null)))
-                stale[stale_count++] = number;
+        for (uint64 i = 0; i < found.count(); i++) {
+            const int64 place = found[i].required<int64>(1) - 1;
+            const int32 number = found[i].required<int32>(2);
+            if (found[i].required<bool>(3))
+                stale[stale_count++] = Int32GetDatum(number);
             else
-                numbers[wanted[place]] = DatumGetInt32(number);
+                numbers[wanted[place]] = number;
         }
-        const bool found_all = SPI_processed == static_cast<uint64>(count);
-        count = static_cast<int>(std::remove_if(wanted, wanted + count, [&](int i) { return numbers[i] != 0; }) - wanted);
-        if (stale_count > 0) {
-            Datum touched[] = {values[0], array_of(stale, stale_count, INT4OID), values[2]};
-            dictionary.touch.run(touched);
-        }
+        const bool found_all = found.count() == static_cast<uint64>(count);
+        count = static_cast<int>(
+            std::remove_if(wanted, wanted + count, [&](int i) { return numbers[i] != 0; }) - wanted);
+        if (stale_count > 0)
+            dictionary.touch.run({{"workspace", workspace},
+                                  {"numbers", array_of(stale, stale_count, INT4OID)},
+                                  {"today", day}});
         if (!found_all) {
-            const int64 room = max_new_terms - new_terms(dictionary, values[0], values[2]);
-            values[1] = text_array(terms, wanted, static_cast<int>(std::min<int64>(room, count)));
+            const int64 room = max_new_terms - new_terms(dictionary, workspace, day);
             if (room > 0)
-                dictionary.add.run(values);
+                dictionary.add.run(
+                    {{"workspace", workspace},
+                     {"terms", text_array(terms, wanted, static_cast<int>(std::min<int64>(room, count)))},
+                     {"today", day}});
             else if (stale_count == 0)
                 break;
         }
@@ -207,7 +223,8 @@ const int32* numbers_of(Dictionary& dictionary, int32 workspace_id, const Terms&
     return numbers;
 }
 
-// Of an http or https URL, or of an app on Android; empty if there is none. Paths may be personal and are not kept.
+// Of an http or https URL, or of an app on Android; empty if there is none. Paths may be personal and are not
+// kept.
 std::string_view referrer_host(std::string_view referrer) {
     constexpr std::string_view android = "android-app://";
     constexpr std::size_t longest_referrer = 8192, longest_host = 255;
@@ -216,14 +233,16 @@ std::string_view referrer_host(std::string_view referrer) {
     if (referrer.starts_with(android)) {
         referrer.remove_prefix(android.size());
         const std::string_view package = referrer.substr(0, referrer.find('/'));
-        const bool is_package = package.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._") ==
-                                std::string_view::npos;
+        const bool is_package =
+            package.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._") ==
+            std::string_view::npos;
         return is_package && package.size() <= longest_host ? package : std::string_view();
     }
     const std::size_t bound = url_bound(referrer.size());
     char* const storage = static_cast<char*>(palloc(bound));
     Url url;
-    if (canonical_url(referrer, {storage, bound}, url) != UrlError::none || url.hostname.size() > longest_host)
+    if (canonical_url(referrer, {storage, bound}, url) != UrlError::none ||
+        url.hostname.size() > longest_host)
         return {};
     return url.hostname;
 }
@@ -259,7 +278,8 @@ class Months {
         end_ = (date2j(parts.tm_year, parts.tm_mon + 1, 1) - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;
         const Oid partition =
             get_relname_relid(psprintf("click_event_y%04dm%02d", parts.tm_year, parts.tm_mon), schema_);
-        HeapTuple row = OidIsValid(partition) ? SearchSysCache1(RELOID, ObjectIdGetDatum(partition)) : nullptr;
+        HeapTuple row =
+            OidIsValid(partition) ? SearchSysCache1(RELOID, ObjectIdGetDatum(partition)) : nullptr;
         if (HeapTupleIsValid(row)) {
             has_ = reinterpret_cast<Form_pg_class>(GETSTRUCT(row))->relispartition;
             ReleaseSysCache(row);
@@ -272,22 +292,22 @@ class Months {
 };
 
 bool read_salt(Datum day, SipKey& key) {
-    static KeptStatement statement("SELECT salt FROM shortener.click_salt WHERE day OPERATOR(pg_catalog.=) $1", {DATEOID});
-    statement.run_latest(&day);
-    if (SPI_processed == 0)
+    static KeptStatement statement(
+        "SELECT salt FROM shortener.click_salt WHERE day OPERATOR(pg_catalog.=) $day", {{"day", DATEOID}});
+    const Rows rows = statement.run_latest({{"day", day}});
+    if (rows.empty())
         return false;
-    bool is_null;
     unsigned char bytes[16] = {};
-    const std::string_view salt = text_view(result_value(0, 1, is_null));
-    salt.copy(reinterpret_cast<char*>(bytes), sizeof bytes);
+    rows[0].required<std::string_view>(1).copy(reinterpret_cast<char*>(bytes), sizeof bytes);
     key = SipKey::from_bytes(bytes);
     return true;
 }
 
 // The salt of a day, made by the first click of the day.
 SipKey salt_of(DateADT day) {
-    static KeptStatement insert("INSERT INTO shortener.click_salt (day, salt) VALUES ($1, $2) ON CONFLICT DO NOTHING",
-                                {DATEOID, BYTEAOID});
+    static KeptStatement insert(
+        "INSERT INTO shortener.click_salt (day, salt) VALUES ($day, $salt) ON CONFLICT DO NOTHING",
+        {{"day", DATEOID}, {"salt", BYTEAOID}});
     SipKey key;
     const OwnerSection reading = OwnerSection::to_read({"click_salt"});
     bool found = read_salt(DateADTGetDatum(day), key);
@@ -297,10 +317,10 @@ SipKey salt_of(DateADT day) {
     char bytes[16];
     if (!pg_strong_random(bytes, sizeof bytes))
         ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random bytes")));
-    const Datum values[] = {DateADTGetDatum(day), text_datum({bytes, sizeof bytes})}; // a bytea is laid out as a text
+    const Datum salt = text_datum({bytes, sizeof bytes}); // a bytea is laid out as a text
     const OwnerSection writing = OwnerSection::to_write({"click_salt"});
-    insert.run(values);
-    found = read_salt(values[0], key);
+    insert.run({{"day", DateADTGetDatum(day)}, {"salt", salt}});
+    found = read_salt(DateADTGetDatum(day), key);
     writing.end();
     if (!found)
         ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -316,7 +336,7 @@ struct Click {
 };
 
 struct Visits {
-    Argument ips, user_agents, referrers;
+    ArrayArgument ips, user_agents, referrers;
 };
 
 IpAddress address_of(const Visits& visits, int place) {
@@ -330,24 +350,42 @@ std::string_view place_name(const IpAddress& address) {
     const std::string_view country = location.country.view(), city = location.city.view();
     if (country.empty() && city.empty())
         return {};
-    return psprintf("%.*s/%.*s", static_cast<int>(country.size()), country.data(), static_cast<int>(city.size()), city.data());
+    return psprintf("%.*s/%.*s", static_cast<int>(country.size()), country.data(),
+                    static_cast<int>(city.size()), city.data());
 }
 
 // Records clicks of one workspace.
 void record(const Click* clicks, int count, const Visits& visits) {
     static KeptStatement into_events(
-        "INSERT INTO shortener.click_event (clicked_at, link_id, workspace_id, user_agent_id, referrer_id, place_id, ip)"
-        " SELECT c.clicked_at, c.link_id, $1, c.user_agent_id, c.referrer_id, c.place_id, c.ip"
-        " FROM ROWS FROM (pg_catalog.unnest($4), pg_catalog.unnest($5), pg_catalog.unnest($6), pg_catalog.unnest($7),"
-        " pg_catalog.unnest($8), pg_catalog.unnest($9)) c (link_id, clicked_at, user_agent_id, referrer_id, place_id, ip)",
-        {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
-         INETARRAYOID});
-    static KeptStatement into_pending(
-        "INSERT INTO shortener.click_pending (workspace_id, received_at, first_click, last_click, link_ids, clicked_at,"
-        " user_agent_ids, referrer_ids, place_ids, visitors)"
-        " VALUES ($1, pg_catalog.now(), $2, $3, $4, $5, $6, $7, $8, $9)",
-        {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
-         INT8ARRAYOID});
+        "INSERT INTO shortener.click_event (clicked_at, link_id, workspace_id, user_agent_id, referrer_id, "
+        "place_id, ip)"
+        " SELECT c.clicked_at, c.link_id, $workspace, c.user_agent_id, c.referrer_id, c.place_id, c.ip"
+        " FROM ROWS FROM (pg_catalog.unnest($link_ids), pg_catalog.unnest($clicked_at), "
+        "pg_catalog.unnest($user_agent_ids),"
+        " pg_catalog.unnest($referrer_ids), pg_catalog.unnest($place_ids), pg_catalog.unnest($ips))"
+        " c (link_id, clicked_at, user_agent_id, referrer_id, place_id, ip)",
+        {{"workspace", INT4OID},
+         {"link_ids", INT8ARRAYOID},
+         {"clicked_at", TIMESTAMPTZARRAYOID},
+         {"user_agent_ids", INT4ARRAYOID},
+         {"referrer_ids", INT4ARRAYOID},
+         {"place_ids", INT4ARRAYOID},
+         {"ips", INETARRAYOID}});
+    static KeptStatement into_pending("INSERT INTO shortener.click_pending (workspace_id, received_at, "
+                                      "first_click, last_click, link_ids, clicked_at,"
+                                      " user_agent_ids, referrer_ids, place_ids, visitors)"
+                                      " VALUES ($workspace, pg_catalog.now(), $first_click, $last_click, "
+                                      "$link_ids, $clicked_at, $user_agent_ids,"
+                                      " $referrer_ids, $place_ids, $visitors)",
+                                      {{"workspace", INT4OID},
+                                       {"first_click", TIMESTAMPTZOID},
+                                       {"last_click", TIMESTAMPTZOID},
+                                       {"link_ids", INT8ARRAYOID},
+                                       {"clicked_at", TIMESTAMPTZARRAYOID},
+                                       {"user_agent_ids", INT4ARRAYOID},
+                                       {"referrer_ids", INT4ARRAYOID},
+                                       {"place_ids", INT4ARRAYOID},
+                                       {"visitors", INT8ARRAYOID}});
     const int32 workspace_id = clicks[0].workspace_id;
     const DateADT today = day_of(GetCurrentTransactionStartTimestamp());
 
@@ -384,35 +422,54 @@ void record(const Click* clicks, int count, const Visits& visits) {
     const int32* const host_ids = numbers_of(referrers, workspace_id, hosts, today);
     const int32* const place_ids = numbers_of(places, workspace_id, place_terms, today);
 
-    Datum values[] = {
-        Int32GetDatum(workspace_id),
-        TimestampTzGetDatum(first),
-        TimestampTzGetDatum(last),
-        array_from(count, INT8OID, [&](int i) { return Int64GetDatum(clicks[i].link_id); }),
-        array_from(count, TIMESTAMPTZOID, [&](int i) { return TimestampTzGetDatum(clicks[i].clicked_at); }),
-        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(user_agent_ids[user_agent[i]]); }),
-        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(host_ids[host_of[referrer[i]]]); }),
-        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(place_ids[place[i]]); }),
-        array_of(ips, count, INETOID, ip_nulls)};
-    into_events.run(values);
-    values[8] = array_of(visitors, count, INT8OID);
-    into_pending.run(values);
+    const Argument workspace = {"workspace", Int32GetDatum(workspace_id)};
+    const Argument links = {
+        "link_ids", array_from(count, INT8OID, [&](int i) { return Int64GetDatum(clicks[i].link_id); })};
+    const Argument times = {"clicked_at", array_from(count, TIMESTAMPTZOID, [&](int i) {
+                                return TimestampTzGetDatum(clicks[i].clicked_at);
+                            })};
+    const Argument agents = {"user_agent_ids", array_from(count, INT4OID, [&](int i) {
+                                 return Int32GetDatum(user_agent_ids[user_agent[i]]);
+                             })};
+    const Argument referring = {"referrer_ids", array_from(count, INT4OID, [&](int i) {
+                                    return Int32GetDatum(host_ids[host_of[referrer[i]]]);
+                                })};
+    const Argument visited_from = {
+        "place_ids", array_from(count, INT4OID, [&](int i) { return Int32GetDatum(place_ids[place[i]]); })};
+    into_events.run({workspace,
+                     links,
+                     times,
+                     agents,
+                     referring,
+                     visited_from,
+                     {"ips", array_of(ips, count, INETOID, ip_nulls)}});
+    into_pending.run({workspace,
+                      {"first_click", TimestampTzGetDatum(first)},
+                      {"last_click", TimestampTzGetDatum(last)},
+                      links,
+                      times,
+                      agents,
+                      referring,
+                      visited_from,
+                      {"visitors", array_of(visitors, count, INT8OID)}});
 }
 
 // Gives each click its workspace, 0 if its link does not exist. Without the workspaces every one is asked.
-void find_workspaces(Click* clicks, int count, const Argument& workspace_ids) {
+void find_workspaces(Click* clicks, int count, const ArrayArgument& workspace_ids) {
     static KeptStatement find_anywhere(
         "SELECT l.id, w.id FROM shortener.workspace w CROSS JOIN LATERAL"
         " (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) w.id"
-        " AND k.id OPERATOR(pg_catalog.=) ANY ($1) OFFSET 0) l ORDER BY l.id",
-        {INT8ARRAYOID});
-    static KeptStatement find(
-        "SELECT l.id, n.workspace_id::pg_catalog.int4 FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) n (id, workspace_id)"
-        " CROSS JOIN LATERAL (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) n.workspace_id"
-        " AND k.id OPERATOR(pg_catalog.=) n.id OFFSET 0) l ORDER BY l.id",
-        {INT8ARRAYOID, INT8ARRAYOID});
+        " AND k.id OPERATOR(pg_catalog.=) ANY ($ids) OFFSET 0) l ORDER BY l.id",
+        {{"ids", INT8ARRAYOID}});
+    static KeptStatement find("SELECT l.id, n.workspace_id::pg_catalog.int4 FROM ROWS FROM "
+                              "(pg_catalog.unnest($ids), pg_catalog.unnest($workspaces)) n (id, workspace_id)"
+                              " CROSS JOIN LATERAL (SELECT k.id FROM shortener.link k WHERE k.workspace_id "
+                              "OPERATOR(pg_catalog.=) n.workspace_id"
+                              " AND k.id OPERATOR(pg_catalog.=) n.id OFFSET 0) l ORDER BY l.id",
+                              {{"ids", INT8ARRAYOID}, {"workspaces", INT8ARRAYOID}});
     const auto place_id = [&](const Click& click) {
-        return workspace_ids.is_null(click.place) ? int64{0} : DatumGetInt64(workspace_ids.values[click.place]);
+        return workspace_ids.is_null(click.place) ? int64{0}
+                                                  : DatumGetInt64(workspace_ids.values[click.place]);
     };
     std::sort(clicks, clicks + count, [](const Click& a, const Click& b) { return a.link_id < b.link_id; });
     Datum* const ids = allocate<Datum>(count);
@@ -423,29 +480,34 @@ void find_workspaces(Click* clicks, int count, const Argument& workspace_ids) {
             ids[distinct] = Int64GetDatum(clicks[i].link_id);
             workspaces[distinct++] = Int64GetDatum(place_id(clicks[i]));
         }
-    const Datum values[] = {array_of(ids, distinct, INT8OID), array_of(workspaces, distinct, INT8OID)};
-    (workspace_ids.count < 0 ? find_anywhere : find).run(values);
+    const Argument wanted = {"ids", array_of(ids, distinct, INT8OID)};
+    const Rows found = workspace_ids.count < 0
+                           ? find_anywhere.run({wanted})
+                           : find.run({wanted, {"workspaces", array_of(workspaces, distinct, INT8OID)}});
     uint64 row = 0;
     for (int i = 0; i < count; i++) {
-        bool is_null;
-        while (row < SPI_processed && DatumGetInt64(result_value(row, 1, is_null)) < clicks[i].link_id)
+        while (row < found.count() && found[row].required<int64>(1) < clicks[i].link_id)
             row++;
-        if (row < SPI_processed && DatumGetInt64(result_value(row, 1, is_null)) == clicks[i].link_id)
-            clicks[i].workspace_id = DatumGetInt32(result_value(row, 2, is_null));
+        if (row < found.count() && found[row].required<int64>(1) == clicks[i].link_id)
+            clicks[i].workspace_id = found[row].required<int32>(2);
     }
 }
 
 // False if the batch was recorded before.
 bool begin_batch(Datum id, int clicks, int unknown_links, int refused) {
-    static KeptStatement statement("INSERT INTO shortener.click_batch (id, received_at, clicks, unknown_links, refused)"
-                                   " VALUES ($1, pg_catalog.now(), $2, $3, $4) ON CONFLICT DO NOTHING",
-                                   {UUIDOID, INT4OID, INT4OID, INT4OID});
-    const Datum values[] = {id, Int32GetDatum(clicks), Int32GetDatum(unknown_links), Int32GetDatum(refused)};
-    statement.run(values);
-    return SPI_processed > 0;
+    static KeptStatement statement(
+        "INSERT INTO shortener.click_batch (id, received_at, clicks, unknown_links, refused)"
+        " VALUES ($id, pg_catalog.now(), $clicks, $unknown_links, $refused) ON CONFLICT DO NOTHING",
+        {{"id", UUIDOID}, {"clicks", INT4OID}, {"unknown_links", INT4OID}, {"refused", INT4OID}});
+    return !statement
+                .run({{"id", id},
+                      {"clicks", Int32GetDatum(clicks)},
+                      {"unknown_links", Int32GetDatum(unknown_links)},
+                      {"refused", Int32GetDatum(refused)}})
+                .empty();
 }
 
-void require_length(const Argument& argument, int count, const char* name) {
+void require_length(const ArrayArgument& argument, int count, const char* name) {
     if (argument.count >= 0 && argument.count != count)
         ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
                         errmsg("%s must have as many elements as link_ids", name),
@@ -457,11 +519,14 @@ void require_length(const Argument& argument, int count, const char* name) {
 SHORTENER_FUNCTION(shortener_record_clicks) {
     require_install();
     if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
-        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("batch_id, link_ids and clicked_at must not be null")));
+        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                        errmsg("batch_id, link_ids and clicked_at must not be null")));
     SPI_connect();
-    const Argument link_ids = array_argument(fcinfo, 1, INT8OID), times = array_argument(fcinfo, 2, TIMESTAMPTZOID);
-    const Visits visits{array_argument(fcinfo, 3, INETOID), array_argument(fcinfo, 4, TEXTOID), array_argument(fcinfo, 5, TEXTOID)};
-    const Argument workspace_ids = array_argument(fcinfo, 6, INT8OID);
+    const ArrayArgument link_ids = array_argument(fcinfo, 1, INT8OID),
+                        times = array_argument(fcinfo, 2, TIMESTAMPTZOID);
+    const Visits visits{array_argument(fcinfo, 3, INETOID), array_argument(fcinfo, 4, TEXTOID),
+                        array_argument(fcinfo, 5, TEXTOID)};
+    const ArrayArgument workspace_ids = array_argument(fcinfo, 6, INT8OID);
     require_length(times, link_ids.count, "clicked_at");
     require_length(visits.ips, link_ids.count, "ips");
     require_length(visits.user_agents, link_ids.count, "user_agents");
@@ -473,14 +538,16 @@ SHORTENER_FUNCTION(shortener_record_clicks) {
     const TimestampTz latest = GetCurrentTimestamp() + max_ahead;
     int count = 0, refused = 0;
     for (int i = 0; i < link_ids.count; i++) {
-        if (times.is_null(i) || DatumGetTimestampTz(times.values[i]) > latest || !months.has(DatumGetTimestampTz(times.values[i])))
+        if (times.is_null(i) || DatumGetTimestampTz(times.values[i]) > latest ||
+            !months.has(DatumGetTimestampTz(times.values[i])))
             refused++;
         else if (!link_ids.is_null(i))
             clicks[count++] = {DatumGetInt64(link_ids.values[i]), DatumGetTimestampTz(times.values[i]), 0, i};
     }
     find_workspaces(clicks, count, workspace_ids);
     const int known = static_cast<int>(
-        std::remove_if(clicks, clicks + count, [](const Click& click) { return click.workspace_id == 0; }) - clicks);
+        std::remove_if(clicks, clicks + count, [](const Click& click) { return click.workspace_id == 0; }) -
+        clicks);
     const bool is_new = begin_batch(PG_GETARG_DATUM(0), known, link_ids.count - refused - known, refused);
     if (is_new) {
         // In the order of the workspaces, in which all batches take their locks.
@@ -506,7 +573,8 @@ SHORTENER_FUNCTION(shortener_url_parameter) {
     if (value.empty())
         PG_RETURN_NULL();
     if (!is_utf8(value) || has_control(value)) // a click must not fail because of what a link says of itself
-        std::replace_if(storage, storage + value.size(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+        std::replace_if(
+            storage, storage + value.size(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
     BoundedText<100> cut;
     cut.assign(ascii_unless_utf8(value));
     PG_RETURN_DATUM(text_datum(cut.view()));

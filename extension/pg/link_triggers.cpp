@@ -476,7 +476,7 @@ SHORTENER_FUNCTION(shortener_after_link_delete) {
             LinkRow row;
             if (!deleted.next(row))
                 return false;
-            if (const int64 number = number_in_code(row); number == DatumGetInt64(row.values[id]))
+            if (const int64 number = number_in_code(row); number >= 0 && number == DatumGetInt64(row.values[id]))
                 numbers->add(row.workspace(), number);
             else
                 codes->add(row);
