@@ -95,7 +95,7 @@ sub plot
 		record(plot => $file, name => $name, x => $with{x}, y => $with{y}, points => \@points);
 	}
 	return unless $results;
-	my ($width, $height, $left, $bottom, $top, $right) = (640, 400, 80, 60, 50, 20);
+	my ($width, $height, $left, $bottom, $top, $right) = (660, 400, 80, 60, 50, 40);
 	my @points = map { @$_[ 1 .. $#$_ ] } @{ $with{series} };
 	my ($from, $to) = map { log } min(map { $_->[0] } @points), max(map { $_->[0] } @points);
 	my $highest = max(map { $_->[1] } @points) || 1;
