@@ -69,14 +69,16 @@ sub run_shortenerd
 	return ($? >> 8, $out, $err);
 }
 
-# Starts it; `database` is a connection string, `port` one to listen on, `threads` are two unless given, `flags` and
-# `environment` are added. Returns when it listens, and unless `ready` is false when it is ready.
+# Starts it; `database` is a connection string, `port` one to listen on, `threads` are two unless given, `clicks` are off
+# unless asked for, `flags` and `environment` are added. Returns when it listens, and unless `ready` is false when it is
+# ready.
 sub start
 {
 	my ($class, %options) = @_;
 	my $log = PostgreSQL::Test::Utils::tempdir() . '/shortenerd.' . ++$made . '.log';
 	my $threads = $options{threads} // 2;
-	my @flags = ('--threads', $threads, '--listen', '127.0.0.1:' . ($options{port} // 0), '--admin-listen', '127.0.0.1:0', @{ $options{flags} // [] });
+	my @flags = ('--threads', $threads, '--listen', '127.0.0.1:' . ($options{port} // 0), '--admin-listen', '127.0.0.1:0',
+		'--clicks', $options{clicks} ? 'on' : 'off', @{ $options{flags} // [] });
 	unshift @flags, '--database', $options{database} if defined $options{database};
 	append_to_file($log, '');
 	my $pid = fork // die "fork: $!";
