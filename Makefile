@@ -12,8 +12,8 @@ SHLIB_LINK = -lstdc++ -licuuc -lre2 -lyaml -lmaxminddb
 
 # The extension's script is these topics, in this order: the tables of each topic, then install(), then the functions.
 SQL_PARTS = prepare codes urls visitors \
-	tables/installation tables/workspaces tables/links tables/expiry install \
-	workspaces links resolve expiry jobs
+	tables/installation tables/workspaces tables/links tables/expiry tables/clicks install \
+	workspaces links resolve expiry clicks click_reports jobs
 DATA_built = sql/shortener--$(EXTVERSION).sql
 DATA = $(wildcard sql/shortener--*--*.sql)
 EXTRA_CLEAN = .build $(OBJS:.o=.d) frontend/shortenerd
@@ -30,9 +30,10 @@ include $(PGXS)
 
 all: frontend/shortenerd
 install: install-frontend
+uninstall: uninstall-frontend
 
 # The frontend is no part of the shared library: its own Makefile knows its dependencies.
-.PHONY: frontend/shortenerd install-frontend
+.PHONY: frontend/shortenerd install-frontend uninstall-frontend
 frontend/shortenerd:
 	+$(MAKE) -C frontend PG_CONFIG=$(PG_CONFIG)
 
@@ -40,6 +41,9 @@ install-frontend: frontend/shortenerd
 	$(MKDIR_P) '$(DESTDIR)$(frontend_bindir)' '$(DESTDIR)$(frontend_unitdir)'
 	$(INSTALL_PROGRAM) frontend/shortenerd '$(DESTDIR)$(frontend_bindir)/'
 	sed 's|@bindir@|$(frontend_bindir)|' frontend/shortenerd.service > '$(DESTDIR)$(frontend_unitdir)/shortenerd.service'
+
+uninstall-frontend:
+	rm -f '$(DESTDIR)$(frontend_bindir)/shortenerd' '$(DESTDIR)$(frontend_unitdir)/shortenerd.service'
 
 sql/shortener--$(EXTVERSION).sql: $(SQL_PARTS:%=sql/%.sql) shortener.control Makefile
 	{ printf '%s\n' '\echo Use "CREATE EXTENSION shortener" to load this file. \quit'; cat $(SQL_PARTS:%=sql/%.sql); } > $@
@@ -51,29 +55,43 @@ clean:
 	rm -rf $(OBJS) $(EXTRA_CLEAN)
 endif
 
-.PHONY: deps stage run stop test fuzz bench dist help
+.PHONY: deps stage run stop test fuzz bench format lint dist help
 
-deps: ## install the Debian packages that are missing
-	@tools/deps $(PG_CONFIG)
+deps: ## install the Debian packages that building and running need
+	@tools/deps $(PG_CONFIG) build run
 
 stage: deps ## build and install into .build/postgres, a private copy of the Postgres installation
-	@tools/stage $(MAKE) $(PG_CONFIG)
+	+@tools/stage "$(MAKE)" $(PG_CONFIG)
 
-run: stage ## start a private cluster and the frontend under .run, and say how to use them
-	@tools/run $(PORT)
+run: ## start a private cluster and the frontend under .run, and say how to use them
+	+@tools/run "$(MAKE)" $(PORT)
 
 stop: ## stop what `make run` started
 	@tools/stop
 
-test: stage ## run every test
+test: deps-test stage ## run every test
 	@test/run
 
-fuzz: stage ## fuzz the core and the SQL functions, FUZZ_SECONDS (60) each
+fuzz: deps-test stage ## fuzz the core and the SQL functions, FUZZ_SECONDS (60) each
 	@test/run fuzz
 
-bench: stage ## measure against references, side by side
-	@tools/deps $(PG_CONFIG) wrk
+bench: deps-bench stage ## measure against references, side by side
 	@bench/run
+
+format: deps-lint ## format the C++ sources
+	@tools/format
+
+lint: deps-lint stage ## check the format and the sources: clang-format, clang-tidy
+	@tools/lint $(PG_CONFIG)
+
+# More packages than `make run` needs.
+.PHONY: deps-test deps-bench deps-lint
+deps-test: deps
+	@tools/deps $(PG_CONFIG) test
+deps-bench: deps
+	@tools/deps $(PG_CONFIG) bench
+deps-lint: deps
+	@tools/deps $(PG_CONFIG) lint
 
 dist: ## archive for PGXN
 	git archive --format zip -o shortener-$(EXTVERSION).zip --prefix=shortener-$(EXTVERSION)/ \

@@ -66,7 +66,7 @@ AS $$
 -- That needs no lock that a cancelled run could leave behind in its session.
 DECLARE
     started constant timestamptz := pg_catalog.clock_timestamp();
-    margin constant interval := '1 hour';
+    margin constant interval := interval '1 hour';
     cutoff timestamptz;
     run bigint;
     enough boolean;

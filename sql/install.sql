@@ -20,6 +20,8 @@ BEGIN
     CALL shortener.create_workspace_tables();
     CALL shortener.create_link_tables();
     CALL shortener.create_expiry_tables();
+    CALL shortener.create_click_tables();
+    CALL shortener.make_click_partitions();
 END $$;
 COMMENT ON PROCEDURE create_tables() IS 'step of install(): version 1 of the tables';
 
@@ -30,6 +32,7 @@ AS $$
 BEGIN
     CALL shortener.create_link_views();
     CALL shortener.create_expiry_views();
+    CALL shortener.create_click_views();
 END $$;
 COMMENT ON PROCEDURE create_views() IS 'step of install()';
 

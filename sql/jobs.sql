@@ -7,6 +7,8 @@ CREATE FUNCTION job_definitions() RETURNS TABLE (job text, schedule text, comman
 AS $$
     VALUES
         ('cleanup', '*/15 * * * *', 'CALL shortener.cleanup_expired()', false),
+        ('rollup clicks', '* * * * *', 'CALL shortener.rollup_clicks()', false),
+        ('maintain clicks', '7 * * * *', 'CALL shortener.maintain_clicks()', false),
         ('purge history', '17 3 * * *', 'CALL shortener.purge_job_history()', true)
 $$;
 COMMENT ON FUNCTION job_definitions() IS

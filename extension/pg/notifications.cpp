@@ -13,8 +13,6 @@ extern "C" {
 #include "commands/trigger.h"
 #include "lib/stringinfo.h"
 #include "utils/datum.h"
-#include "utils/inval.h"
-#include "utils/rel.h"
 }
 
 using namespace shortener;
@@ -33,13 +31,6 @@ Datum notification_key() {
     if (rows.empty())
         elog(ERROR, "shortener.installation has no row");
     return rows[0].required<Datum>(1);
-}
-
-Relation trigger_relation(FunctionCallInfo fcinfo) {
-    if (!CALLED_AS_TRIGGER(fcinfo))
-        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("function was not called by trigger manager")));
-    return reinterpret_cast<TriggerData*>(fcinfo->context)->tg_relation;
 }
 
 } // namespace
@@ -79,14 +70,10 @@ SHORTENER_FUNCTION(shortener_notification_key) {
     return copy;
 }
 
-// What sessions remember of a table they forget when it is invalidated, at commit, on a standby too.
 SHORTENER_FUNCTION(shortener_flush_caches) {
-    CacheInvalidateRelcache(trigger_relation(fcinfo));
+    if (!CALLED_AS_TRIGGER(fcinfo))
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("function was not called by trigger manager")));
     Async_Notify(channel, flush);
-    return 0;
-}
-
-SHORTENER_FUNCTION(shortener_flush_sessions) {
-    CacheInvalidateRelcache(trigger_relation(fcinfo));
     return 0;
 }

@@ -4,6 +4,7 @@
 
 extern "C" {
 #include "access/xact.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "utils/builtins.h"
@@ -22,6 +23,11 @@ SHORTENER_FUNCTION(shortener_require_no_transaction) {
                  errhint("Call it alone: outside BEGIN, outside functions, and not together with other "
                          "statements in one command.")));
     PG_RETURN_VOID();
+}
+
+// For one that does the same in one transaction where it cannot commit.
+SHORTENER_FUNCTION(shortener_can_commit) {
+    PG_RETURN_BOOL(SPI_inside_nonatomic_context() && !IsSubTransaction());
 }
 
 // pg_stat_activity hides it after SET ROLE.

@@ -55,10 +55,10 @@ class Service final : public Handler {
 
     std::shared_ptr<PendingRequest> answer(const Request& request, Response& response) override;
     void tick(Clock::time_point now) override;
-    void refused(int status) override { counters_.count_request(status, 0); }
-    void opened() override { Counters::add(counters_.connections_opened); }
-    void closed() override { Counters::add(counters_.connections_closed); }
-    void turned_away() override { Counters::add(counters_.connections_refused); }
+    void request_refused(int status) override { counters_.count_request(status, 0); }
+    void connection_opened() override { Counters::add(counters_.connections_opened); }
+    void connection_closed() override { Counters::add(counters_.connections_closed); }
+    void connection_refused() override { Counters::add(counters_.connections_refused); }
 
     void start(const std::shared_ptr<Visit>& visit);
     // What visits hear of the database.

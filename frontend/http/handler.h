@@ -18,7 +18,8 @@ class PendingRequest {
     virtual void start(Done done) = 0;
 };
 
-// What stands between a transport and the program: one handler per event loop, called on that loop only.
+// What stands between a transport and the program: one handler per event loop, called on that loop, or under a lock
+// while that loop does not call it.
 class Handler {
   public:
     virtual ~Handler() = default;
@@ -29,11 +30,11 @@ class Handler {
     // Called several times a second.
     virtual void tick(Clock::time_point) {}
 
-    // The transport tells what it did on its own.
-    virtual void refused(int) {}
-    virtual void opened() {}
-    virtual void closed() {}
-    virtual void turned_away() {}
+    // What the transport did on its own: with a request, and with a connection.
+    virtual void request_refused(int /* status */) {}
+    virtual void connection_opened() {}
+    virtual void connection_closed() {}
+    virtual void connection_refused() {}
 };
 
 } // namespace shortener

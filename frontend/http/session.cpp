@@ -114,7 +114,7 @@ asio::awaitable<bool> Session::write() {
 }
 
 void Session::refuse(int status) {
-    handler().refused(status);
+    handler().request_refused(status);
     append(respond_refused(status));
 }
 

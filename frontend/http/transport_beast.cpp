@@ -43,17 +43,17 @@ class Worker {
             session = std::make_shared<Session>(std::move(socket), session_context_);
         } catch (const std::exception& problem) { // out of memory
             log_line(LogLevel::warning, std::string("cannot serve a connection: ") + problem.what());
-            handler().turned_away();
+            handler().connection_refused();
             connections_--;
             return;
         }
         session->place = sessions_.insert(sessions_.end(), session.get());
-        handler().opened();
+        handler().connection_opened();
         asio::co_spawn(
             context, [session] { return session->run(); },
             [this, session](std::exception_ptr) {
                 sessions_.erase(session->place);
-                handler().closed();
+                handler().connection_closed();
                 connections_--;
             });
         if (draining_)
@@ -163,7 +163,7 @@ class Transport::Implementation {
                 if (connections_.fetch_add(1) >= settings_.max_connections) {
                     connections_--;
                     asio::post(worker.context,
-                               [&worker, socket = std::move(socket)] { worker.handler().turned_away(); });
+                               [&worker, socket = std::move(socket)] { worker.handler().connection_refused(); });
                 } else {
                     asio::post(worker.context, [&worker, socket = std::move(socket)]() mutable {
                         worker.adopt(std::move(socket));

@@ -3,14 +3,7 @@
 CREATE FUNCTION flush_caches() RETURNS trigger
     LANGUAGE c VOLATILE
     AS 'MODULE_PATHNAME', 'shortener_flush_caches';
-COMMENT ON FUNCTION flush_caches() IS
-    'trigger of workspace and domain: tells caches to forget everything, and other sessions what they remember of the table';
-
-CREATE FUNCTION flush_sessions() RETURNS trigger
-    LANGUAGE c VOLATILE
-    AS 'MODULE_PATHNAME', 'shortener_flush_sessions';
-COMMENT ON FUNCTION flush_sessions() IS
-    'trigger of workspace, workspace_key and blocked_host: tells other sessions to forget what they remember of the table';
+COMMENT ON FUNCTION flush_caches() IS 'trigger of workspace and domain: tells caches to forget everything';
 
 CREATE PROCEDURE create_workspace_tables()
     LANGUAGE plpgsql
@@ -75,14 +68,8 @@ CREATE PROCEDURE create_workspace_triggers()
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    CREATE OR REPLACE TRIGGER workspace_inserted AFTER INSERT ON shortener.workspace
-        FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_sessions();
     CREATE OR REPLACE TRIGGER workspace_changed AFTER UPDATE OR DELETE OR TRUNCATE ON shortener.workspace
         FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_caches();
-    CREATE OR REPLACE TRIGGER workspace_key_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shortener.workspace_key
-        FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_sessions();
-    CREATE OR REPLACE TRIGGER blocked_host_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shortener.blocked_host
-        FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_sessions();
     CREATE OR REPLACE TRIGGER domain_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shortener.domain
         FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_caches();
 END $$;

@@ -1,8 +1,8 @@
 -- What the documentation guarantees of links holds for raw SQL of a role that may write them.
 BEGIN;
-CREATE EXTENSION shortener;
+CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
-SELECT plan(47);
+SELECT plan(54);
 
 SELECT shortener.add_domain('go.example'), shortener.block_host('evil.example'), shortener.block_host('*.bad.example');
 SELECT shortener.shorten('https://known.example/a') AS known, shortener.shorten('https://known.example/b') AS moved,
@@ -79,6 +79,26 @@ SELECT is_empty($$ SELECT * FROM link WHERE original_url ~ 'evil' $$, 'nothing t
 CREATE OR REPLACE FUNCTION pg_temp.divert() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.original_url := 'https://other.example/'; RETURN NEW; END $$;
 SELECT throws_ok($$ SELECT shorten('https://diverted.example/') $$, '23514', NULL, 'not even to a good URL under the digest of another');
 DROP TRIGGER zzz ON link;
+
+-- What an owner may build on the table: children are seen through it, and rules of his own end in the same triggers.
+CREATE TABLE pg_temp.child () INHERITS (link);
+INSERT INTO pg_temp.child (id, workspace_id, short_code, original_url, redirect_status) VALUES (-1, 1, 'child', 'https://child.example/', 302);
+SELECT throws_ok($$ UPDATE link SET original_url = 'https://evil.example/' WHERE short_code = 'child' $$, '22023', NULL, 'UPDATE of a row in a child');
+SELECT throws_ok($$ UPDATE link SET short_code = 'grown' WHERE short_code = 'child' $$, '23000', NULL, 'of its code');
+SELECT lives_ok($$ DELETE FROM link WHERE short_code = 'child' $$, 'DELETE of a row in a child');
+SELECT ok(EXISTS (SELECT FROM retired_code WHERE short_code = 'child'), 'retires its code');
+DROP TABLE pg_temp.child;
+CREATE VIEW pg_temp.door AS SELECT * FROM link;
+CREATE RULE divert AS ON INSERT TO pg_temp.door DO INSTEAD
+    INSERT INTO link (workspace_id, short_code, original_url, redirect_status) VALUES (1, NEW.short_code, 'https://evil.example/', 302);
+SELECT throws_ok($$ INSERT INTO pg_temp.door (short_code) VALUES ('door') $$, '22023', NULL, 'INSERT through a rule');
+
+-- Only the owner and superusers get round the triggers: TRUNCATE forgets codes, and a replica takes what it is given.
+SET LOCAL session_replication_role = replica;
+SELECT lives_ok($$ EXECUTE insert_link('replica', 'https://evil.example/', NULL) $$, 'a replica stores what arrives');
+RESET session_replication_role;
+TRUNCATE link CASCADE;
+SELECT lives_ok($$ EXECUTE insert_link('own', 'https://own.example/', NULL) $$, 'TRUNCATE forgets codes');
 
 SELECT * FROM finish();
 ROLLBACK;

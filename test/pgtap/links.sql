@@ -1,5 +1,5 @@
 BEGIN;
-CREATE EXTENSION shortener;
+CREATE EXTENSION shortener CASCADE;
 SELECT plan(157);
 
 SELECT throws_ok(call, '55000', 'the tables of shortener are not installed', call || ' before install')

@@ -1,5 +1,5 @@
 BEGIN;
-CREATE EXTENSION shortener;
+CREATE EXTENSION shortener CASCADE;
 SET LOCAL search_path = shortener, public;
 SELECT plan(29);
 

@@ -12,7 +12,7 @@ my $node = PostgreSQL::Test::Cluster->new('race');
 $node->init;
 $node->append_conf('postgresql.conf', "fsync = off\nmax_connections = 100");
 $node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION shortener; CALL shortener.install(); CREATE TABLE answer (url int, code text)');
+$node->safe_psql('postgres', 'CREATE EXTENSION shortener CASCADE; CALL shortener.install(); CREATE TABLE answer (url int, code text)');
 
 sub value { return $node->safe_psql('postgres', $_[0]); }
 

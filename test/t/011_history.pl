@@ -12,7 +12,7 @@ my $node = PostgreSQL::Test::Cluster->new('history');
 $node->init;
 $node->append_conf('postgresql.conf', 'fsync = off');
 $node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION shortener; CALL shortener.install()');
+$node->safe_psql('postgres', 'CREATE EXTENSION shortener CASCADE; CALL shortener.install()');
 
 srand(4);
 my ($aliases, @script, @expected) = (0);

@@ -23,7 +23,7 @@ sub contents
 }
 
 value(q{
-	CREATE EXTENSION shortener;
+	CREATE EXTENSION shortener CASCADE;
 	CALL shortener.install();
 	SELECT shortener.add_domain('go.example'), shortener.block_host('evil.example'), shortener.create_workspace('other', code_style => 'snowflake');
 	SELECT shortener.shorten_many((SELECT array_agg('https://example.com/' || i) FROM generate_series(1, 1000) i));
@@ -64,7 +64,7 @@ for my $format ('plain', 'custom')
 
 value('DROP EXTENSION shortener CASCADE');
 is(contents('postgres'), $before, 'DROP EXTENSION … CASCADE: every row is still there');
-value('CREATE EXTENSION shortener');
+value('CREATE EXTENSION shortener CASCADE');
 is(contents('postgres'), $before, 'and after CREATE EXTENSION');
 works('postgres', 'extension made again');
 

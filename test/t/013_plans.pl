@@ -14,7 +14,7 @@ $node->start;
 # Hand-made rows, because they are faster; a thousand real ones among them.
 $node->safe_psql('postgres', q{
 	SET auto_explain.log_min_duration = -1;
-	CREATE EXTENSION shortener;
+	CREATE EXTENSION shortener CASCADE;
 	CALL shortener.install();
 	ALTER TABLE shortener.link DISABLE TRIGGER after_link_insert; -- which refuses made-up digests
 	INSERT INTO shortener.link (workspace_id, short_code, original_url, url_digest, redirect_status)
@@ -88,7 +88,7 @@ $node->safe_psql('postgres', 'CREATE DATABASE fresh');
 my $fresh = q{
 	SET auto_explain.log_min_duration = -1;
 	SET statement_timeout = '3min';
-	CREATE EXTENSION shortener;
+	CREATE EXTENSION shortener CASCADE;
 	CALL shortener.install();
 	%s
 	BEGIN;

@@ -11,7 +11,7 @@ $node->init;
 $node->append_conf('postgresql.conf', 'fsync = off');
 $node->start;
 $node->safe_psql('postgres', q{
-	CREATE EXTENSION shortener;
+	CREATE EXTENSION shortener CASCADE;
 	CALL shortener.install();
 	SELECT shortener.create_workspace('other')});
 

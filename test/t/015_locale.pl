@@ -14,7 +14,7 @@ sub make_database
 {
 	my ($database, $options) = @_;
 	$node->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE template0 $options");
-	$node->safe_psql($database, 'CREATE EXTENSION shortener; CALL shortener.install()');
+	$node->safe_psql($database, 'CREATE EXTENSION shortener CASCADE; CALL shortener.install()');
 	return;
 }
 

@@ -36,7 +36,7 @@ value(q{CREATE ROLE app LOGIN; CREATE ROLE other LOGIN; CREATE ROLE writer LOGIN
 
 # A role without any special right owns the tables.
 fresh('app', 'postgres');
-value(q{CREATE EXTENSION shortener});
+value(q{CREATE EXTENSION shortener CASCADE});
 like(said(q{SET ROLE app; CALL shortener.install()}), qr/permission denied/, 'without the grants a role cannot install');
 value(q{
 	GRANT USAGE, CREATE ON SCHEMA shortener TO app WITH GRANT OPTION;
@@ -89,7 +89,7 @@ value(q{DROP EXTENSION shortener CASCADE});
 fresh('prepared', 'other');
 value(q{CREATE SCHEMA shortener}, extra_params => [ '-U', 'other' ]);
 like(said('CREATE EXTENSION shortener'), qr/schema shortener belongs to another role, other/, 'CREATE EXTENSION refuses a schema of another role');
-value(q{ALTER SCHEMA shortener OWNER TO postgres; GRANT CREATE, USAGE ON SCHEMA shortener TO other; CREATE EXTENSION shortener});
+value(q{ALTER SCHEMA shortener OWNER TO postgres; GRANT CREATE, USAGE ON SCHEMA shortener TO other; CREATE EXTENSION shortener CASCADE});
 value(q{CREATE FUNCTION shortener.create_workspace(text, text) RETURNS bigint LANGUAGE sql AS 'SELECT 1/0'}, extra_params => [ '-U', 'other' ]);
 like(said('CALL shortener.install()'), qr/schema shortener contains function shortener.create_workspace\(text,text\) of role "other"/,
 	'install() refuses a function of another role');
@@ -123,7 +123,7 @@ $blocker->quit;
 
 # Two at once.
 fresh('twice', 'postgres');
-value(q{CREATE EXTENSION shortener});
+value(q{CREATE EXTENSION shortener CASCADE});
 my $first = $node->background_psql($database);
 $first->query_safe('BEGIN; CALL shortener.install()');
 my $second = $node->background_psql($database, on_error_stop => 0);

@@ -15,6 +15,10 @@ $node->safe_psql('postgres', q{SELECT count(shortener.create_link('https://to.ex
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $port = PostgreSQL::Test::Cluster::get_free_port();
 my ($host, $server_port, $user) = ($node->host, $node->port, getpwuid $>);
+# Later ones know prepared statements, from 1.24 on unless they are told not to.
+my $program = getcwd() . '/.build/peers/bin/pgbouncer';
+my ($version) = `$program --version` =~ /^PgBouncer 1\.(\d+)/ or die 'no version of PgBouncer';
+my $no_prepared_statements = $version >= 21 ? 'max_prepared_statements = 0' : '';
 append_to_file("$dir/pgbouncer.ini", <<"INI");
 [databases]
 postgres = host=$host port=$server_port user=$user
@@ -26,12 +30,13 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = 1
 admin_users = $user
+$no_prepared_statements
 INI
 my $pooler = fork // die "fork: $!";
 if (!$pooler)
 {
 	open STDERR, '>', "$dir/pgbouncer.log" or die $!;
-	exec getcwd() . '/.build/peers/bin/pgbouncer', "$dir/pgbouncer.ini" or die "pgbouncer: $!";
+	exec $program, "$dir/pgbouncer.ini" or die "pgbouncer: $!";
 }
 END { my $status = $?; kill 'KILL', $pooler; waitpid $pooler, 0; $? = $status; }
 

@@ -1,0 +1,532 @@
+// Recording of clicks. Everything runs with the rights of the caller, but for the salts of the days, which are secret.
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "core/url.h"
+#include "core/url_parameter.h"
+#include "core/utf8.h"
+
+#include "pg/guard.h"
+#include "pg/installation.h"
+#include "pg/owner_section.h"
+#include "pg/plans.h"
+#include "pg/text.h"
+#include "pg/visitor.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/array.h"
+#include "utils/date.h"
+#include "utils/datetime.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+}
+
+using namespace shortener;
+
+namespace {
+
+// A clock may be ahead of ours by so much.
+constexpr TimestampTz max_ahead = USECS_PER_MINUTE;
+
+// So many rows are added to a dictionary of a workspace a day. What comes after them is unknown: somebody who makes
+// user agents up fills neither the disk nor the processor, which parses each new one.
+constexpr int64 max_new_terms = 2000;
+
+template <typename T> T* allocate(int count) {
+    return static_cast<T*>(palloc_extended(sizeof(T) * (count + 1), MCXT_ALLOC_HUGE));
+}
+
+// An argument that is an array; NULL is one of nulls.
+struct Elements {
+    Datum* values = nullptr;
+    bool* nulls = nullptr;
+    int count = -1;
+
+    bool is_null(int i) const { return count < 0 || nulls[i]; }
+    std::string_view text(int i) const { return is_null(i) ? std::string_view() : text_view(values[i]); }
+};
+
+Elements array_argument(FunctionCallInfo fcinfo, int index, Oid type) {
+    Elements argument;
+    if (PG_ARGISNULL(index))
+        return argument;
+    ArrayType* const array = PG_GETARG_ARRAYTYPE_P(index);
+    if (ARR_NDIM(array) > 1)
+        ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR), errmsg("arrays of clicks must have one dimension")));
+    int16 length;
+    bool by_value;
+    char alignment;
+    get_typlenbyvalalign(type, &length, &by_value, &alignment);
+    deconstruct_array(array, type, length, by_value, alignment, &argument.values, &argument.nulls, &argument.count);
+    return argument;
+}
+
+Datum array_of(Datum* elements, int count, Oid type, bool* nulls = nullptr) {
+    int16 length;
+    bool by_value;
+    char alignment;
+    get_typlenbyvalalign(type, &length, &by_value, &alignment);
+    int lower_bound = 1;
+    return PointerGetDatum(
+        construct_md_array(elements, nulls, 1, &count, &lower_bound, type, length, by_value, alignment));
+}
+
+template <typename Element> Datum array_from(int count, Oid type, Element&& element) {
+    Datum* const elements = allocate<Datum>(count);
+    for (int i = 0; i < count; i++)
+        elements[i] = element(i);
+    return array_of(elements, count, type);
+}
+
+// Different texts, numbered from 0 as they come.
+class Terms {
+  public:
+    explicit Terms(int capacity) : texts_(allocate<std::string_view>(capacity)) {
+        while (slot_count_ < 2 * static_cast<std::size_t>(capacity))
+            slot_count_ *= 2;
+        slots_ = allocate<int>(static_cast<int>(slot_count_));
+        std::fill_n(slots_, slot_count_, none);
+    }
+    int add(std::string_view text) {
+        std::size_t slot = std::hash<std::string_view>()(text) & (slot_count_ - 1);
+        for (; slots_[slot] != none; slot = (slot + 1) & (slot_count_ - 1))
+            if (texts_[slots_[slot]] == text)
+                return slots_[slot];
+        texts_[count_] = text;
+        return slots_[slot] = count_++;
+    }
+    int count() const { return count_; }
+    std::string_view operator[](int i) const { return texts_[i]; }
+
+  private:
+    static constexpr int none = -1;
+    std::string_view* texts_;
+    int* slots_;
+    std::size_t slot_count_ = 16;
+    int count_ = 0;
+};
+
+// A table that gives texts numbers, in each workspace its own.
+struct Dictionary {
+    KeptStatement find;  // of the texts the place in the array, the number, and whether last seen before today
+    KeptStatement touch; // says that the numbers were seen today
+    KeptStatement count; // rows first seen today, up to a limit
+    KeptStatement add;   // the texts, seen today
+};
+
+#define DICTIONARY(table, term, columns, values, source)                                                      \
+    Dictionary {                                                                                              \
+        {"SELECT t.place, d.id, d.last_seen OPERATOR(pg_catalog.<) $today"                                    \
+         " FROM pg_catalog.unnest($terms) WITH ORDINALITY t (term, place) CROSS JOIN LATERAL"                 \
+         " (SELECT k.id, k.last_seen FROM shortener." table " k"                                              \
+         " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"                                            \
+         " AND k." term " OPERATOR(pg_catalog.=) t.term OFFSET 0) d",                                         \
+         {{"workspace", INT4OID}, {"terms", TEXTARRAYOID}, {"today", DATEOID}}},                              \
+            {"UPDATE shortener." table " SET last_seen = $today"                                              \
+             " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"                                          \
+             " AND id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT k.id FROM shortener." table " k"               \
+             " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"                                        \
+             " AND k.id OPERATOR(pg_catalog.=) ANY ($ids)"                                                    \
+             " AND k.last_seen OPERATOR(pg_catalog.<) $today ORDER BY k.id FOR UPDATE))",                     \
+             {{"workspace", INT4OID}, {"ids", INT4ARRAYOID}, {"today", DATEOID}}},                            \
+            {"SELECT pg_catalog.count(*) FROM (SELECT FROM shortener." table                                  \
+             " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"                                          \
+             " AND first_seen OPERATOR(pg_catalog.=) $today LIMIT $most) n",                                  \
+             {{"workspace", INT4OID}, {"today", DATEOID}, {"most", INT8OID}}},                                \
+        {                                                                                                     \
+            "INSERT INTO shortener." table " (workspace_id, first_seen, last_seen, " term columns ")"         \
+            " SELECT $workspace, $today, $today, t.term" values " FROM pg_catalog.unnest($terms) t (term)" source \
+            " ORDER BY t.term COLLATE pg_catalog.\"C\" ON CONFLICT DO NOTHING",                               \
+            {{"workspace", INT4OID}, {"terms", TEXTARRAYOID}, {"today", DATEOID}}                             \
+        }                                                                                                     \
+    }
+
+Dictionary user_agents =
+    DICTIONARY("user_agent", "user_agent", ", device, browser, browser_version, os, os_version",
+               ", p.device_type, p.browser, p.browser_version, p.os, p.os_version",
+               " CROSS JOIN LATERAL shortener.parse_user_agent(t.term) p");
+Dictionary referrers = DICTIONARY("referrer", "host", "", "", "");
+Dictionary places = DICTIONARY("place", "name", "", "", "");
+
+Datum text_array(const Terms& terms, const int* chosen, int count) {
+    return array_from(count, TEXTOID, [&](int i) { return text_datum(terms[chosen[i]]); });
+}
+
+int64 new_terms(Dictionary& dictionary, Datum workspace, Datum today) {
+    return dictionary.count
+        .run({{"workspace", workspace}, {"today", today}, {"most", Int64GetDatum(max_new_terms)}})[0]
+        .required<int64>(1);
+}
+
+// The number of each term; that of the empty text, and of those that there is no room for, is 0.
+const int32* numbers_of(Dictionary& dictionary, int32 workspace_id, const Terms& terms, DateADT day) {
+    const Datum workspace = Int32GetDatum(workspace_id), today = DateADTGetDatum(day);
+    int32* const numbers = allocate<int32>(terms.count());
+    std::fill_n(numbers, terms.count(), 0);
+    int* const wanted = allocate<int>(terms.count());
+    int count = 0;
+    for (int i = 0; i < terms.count(); i++)
+        if (!terms[i].empty())
+            wanted[count++] = i;
+
+    // Twice round usually suffices: look, add, look. A row that goes while it is wanted has not been seen for a year.
+    for (int round = 0; round < 4 && count > 0; round++) {
+        const Rows found = dictionary.find.run(
+            {{"workspace", workspace}, {"terms", text_array(terms, wanted, count)}, {"today", today}});
+        const bool found_all = found.count() == static_cast<uint64>(count);
+        Datum* const stale = allocate<Datum>(count);
+        int stale_count = 0;
+        for (uint64 i = 0; i < found.count(); i++) {
+            const int32 number = found[i].required<int32>(2);
+            if (found[i].required<bool>(3))
+                stale[stale_count++] = Int32GetDatum(number);
+            else
+                numbers[wanted[found[i].required<int64>(1) - 1]] = number;
+        }
+        count = static_cast<int>(std::remove_if(wanted, wanted + count, [&](int i) { return numbers[i] != 0; }) - wanted);
+        if (stale_count > 0)
+            dictionary.touch.run(
+                {{"workspace", workspace}, {"ids", array_of(stale, stale_count, INT4OID)}, {"today", today}});
+        if (!found_all) {
+            const int room =
+                static_cast<int>(std::min<int64>(max_new_terms - new_terms(dictionary, workspace, today), count));
+            if (room > 0)
+                dictionary.add.run({{"workspace", workspace}, {"terms", text_array(terms, wanted, room)}, {"today", today}});
+            else if (stale_count == 0)
+                break;
+        }
+    }
+    return numbers;
+}
+
+// Of an http or https URL, or of an app on Android; empty if there is none. Paths may be personal and are not kept.
+std::string_view referrer_host(std::string_view referrer) {
+    constexpr std::string_view android = "android-app://";
+    constexpr std::size_t longest_referrer = 8192, longest_host = 255;
+    if (referrer.empty() || referrer.size() > longest_referrer)
+        return {};
+    if (referrer.starts_with(android)) {
+        referrer.remove_prefix(android.size());
+        const std::string_view package = referrer.substr(0, referrer.find('/'));
+        const bool is_package = package.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._") ==
+                                std::string_view::npos;
+        return is_package && package.size() <= longest_host ? package : std::string_view();
+    }
+    const std::size_t bound = url_bound(referrer.size());
+    char* const storage = static_cast<char*>(palloc(bound));
+    Url url;
+    if (canonical_url(referrer, {storage, bound}, url) != UrlError::none || url.hostname.size() > longest_host)
+        return {};
+    return url.hostname;
+}
+
+DateADT day_of(TimestampTz time) {
+    const int64 days = time / USECS_PER_DAY;
+    return static_cast<DateADT>(time % USECS_PER_DAY < 0 ? days - 1 : days);
+}
+
+// The months (UTC) that click_event has a partition for. A click of another month could not be stored.
+class Months {
+  public:
+    Months() : schema_(get_namespace_oid("shortener", false)) {
+        const Oid table = get_relname_relid("click_event", schema_);
+        if (OidIsValid(table))
+            LockRelationOid(table, RowExclusiveLock); // none comes or goes until the clicks are stored
+    }
+    bool has(TimestampTz time) {
+        if (time < begin_ || time >= end_)
+            look_up(time);
+        return has_;
+    }
+
+  private:
+    void look_up(TimestampTz time) {
+        pg_tm parts;
+        fsec_t fraction;
+        has_ = false;
+        begin_ = end_ = 0;
+        if (timestamp2tm(time, nullptr, &parts, &fraction, nullptr, nullptr) != 0 || parts.tm_year < 0)
+            return;
+        begin_ = (date2j(parts.tm_year, parts.tm_mon, 1) - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;
+        end_ = (date2j(parts.tm_year, parts.tm_mon + 1, 1) - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;
+        const Oid partition =
+            get_relname_relid(psprintf("click_event_y%04dm%02d", parts.tm_year, parts.tm_mon), schema_);
+        HeapTuple row = OidIsValid(partition) ? SearchSysCache1(RELOID, ObjectIdGetDatum(partition)) : nullptr;
+        if (HeapTupleIsValid(row)) {
+            has_ = reinterpret_cast<Form_pg_class>(GETSTRUCT(row))->relispartition;
+            ReleaseSysCache(row);
+        }
+    }
+
+    Oid schema_;
+    TimestampTz begin_ = 0, end_ = 0; // of the month looked up last
+    bool has_ = false;
+};
+
+std::optional<SipKey> read_salt(Datum day) {
+    static KeptStatement statement("SELECT salt FROM shortener.click_salt WHERE day OPERATOR(pg_catalog.=) $day",
+                                   {{"day", DATEOID}});
+    const Rows rows = statement.run_latest({{"day", day}});
+    if (rows.empty())
+        return std::nullopt;
+    unsigned char bytes[16] = {};
+    rows[0].required<std::string_view>(1).copy(reinterpret_cast<char*>(bytes), sizeof bytes);
+    return SipKey::from_bytes(bytes);
+}
+
+// The salt of a day, made by the first click of the day.
+SipKey salt_of(DateADT date) {
+    static KeptStatement insert("INSERT INTO shortener.click_salt (day, salt) VALUES ($day, $salt) ON CONFLICT DO NOTHING",
+                                {{"day", DATEOID}, {"salt", BYTEAOID}});
+    const Datum day = DateADTGetDatum(date);
+    const OwnerSection reading = OwnerSection::to_read({"click_salt"});
+    std::optional<SipKey> salt = read_salt(day);
+    reading.end();
+    if (salt)
+        return *salt;
+    char bytes[16];
+    if (!pg_strong_random(bytes, sizeof bytes))
+        ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random bytes")));
+    const OwnerSection writing = OwnerSection::to_write({"click_salt"});
+    insert.run({{"day", day}, {"salt", text_datum({bytes, sizeof bytes})}}); // a bytea is laid out as a text
+    salt = read_salt(day);
+    writing.end();
+    if (!salt)
+        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                        errmsg("could not read the salt of the day that another transaction is making")));
+    return *salt;
+}
+
+struct Click {
+    int64 link_id;
+    TimestampTz clicked_at;
+    int32 workspace_id;
+    int place; // in the arrays
+};
+
+struct Visits {
+    Elements ips, user_agents, referrers;
+};
+
+IpAddress address_of(const Visits& visits, int place) {
+    return visits.ips.is_null(place) ? IpAddress() : ip_address_from_datum(visits.ips.values[place]);
+}
+
+std::string_view place_name(const IpAddress& address) {
+    if (address.size == 0)
+        return {};
+    const GeoLocation location = geo_lookup(address);
+    const std::string_view country = location.country.view(), city = location.city.view();
+    if (country.empty() && city.empty())
+        return {};
+    return psprintf("%.*s/%.*s", static_cast<int>(country.size()), country.data(), static_cast<int>(city.size()), city.data());
+}
+
+// Records clicks of one workspace.
+void record(const Click* clicks, int count, const Visits& visits) {
+    static KeptStatement into_events(
+        "INSERT INTO shortener.click_event (clicked_at, link_id, workspace_id, user_agent_id, referrer_id, place_id, ip)"
+        " SELECT c.clicked_at, c.link_id, $workspace, c.user_agent_id, c.referrer_id, c.place_id, c.ip"
+        " FROM ROWS FROM (pg_catalog.unnest($link_ids), pg_catalog.unnest($clicked_at), pg_catalog.unnest($user_agent_ids),"
+        " pg_catalog.unnest($referrer_ids), pg_catalog.unnest($place_ids), pg_catalog.unnest($ips))"
+        " c (link_id, clicked_at, user_agent_id, referrer_id, place_id, ip)",
+        {{"workspace", INT4OID}, {"link_ids", INT8ARRAYOID}, {"clicked_at", TIMESTAMPTZARRAYOID},
+         {"user_agent_ids", INT4ARRAYOID}, {"referrer_ids", INT4ARRAYOID}, {"place_ids", INT4ARRAYOID},
+         {"ips", INETARRAYOID}});
+    static KeptStatement into_pending(
+        "INSERT INTO shortener.click_pending (workspace_id, received_at, first_click, last_click, link_ids, clicked_at,"
+        " user_agent_ids, referrer_ids, place_ids, visitors)"
+        " VALUES ($workspace, pg_catalog.now(), $first, $last, $link_ids, $clicked_at, $user_agent_ids, $referrer_ids,"
+        " $place_ids, $visitors)",
+        {{"workspace", INT4OID}, {"first", TIMESTAMPTZOID}, {"last", TIMESTAMPTZOID}, {"link_ids", INT8ARRAYOID},
+         {"clicked_at", TIMESTAMPTZARRAYOID}, {"user_agent_ids", INT4ARRAYOID}, {"referrer_ids", INT4ARRAYOID},
+         {"place_ids", INT4ARRAYOID}, {"visitors", INT8ARRAYOID}});
+    const int32 workspace_id = clicks[0].workspace_id;
+    const DateADT today = day_of(GetCurrentTransactionStartTimestamp());
+
+    Terms user_agent_terms(count), given_referrers(count), hosts(count), place_terms(count);
+    int* const user_agent = allocate<int>(count);
+    int* const referrer = allocate<int>(count);
+    int* const place = allocate<int>(count);
+    Datum* const visitors = allocate<Datum>(count);
+    Datum* const ips = allocate<Datum>(count);
+    bool* const ip_nulls = allocate<bool>(count);
+    TimestampTz first = clicks[0].clicked_at, last = first;
+    DateADT salted_day = day_of(first);
+    SipKey salt = salt_of(salted_day);
+    for (int i = 0; i < count; i++) {
+        const IpAddress address = address_of(visits, clicks[i].place);
+        const std::string_view agent = cut_user_agent(visits.user_agents.text(clicks[i].place));
+        if (const DateADT day = day_of(clicks[i].clicked_at); day != salted_day)
+            salt = salt_of(salted_day = day);
+        user_agent[i] = user_agent_terms.add(agent);
+        referrer[i] = given_referrers.add(visits.referrers.text(clicks[i].place));
+        place[i] = place_terms.add(place_name(address));
+        visitors[i] = Int64GetDatum(static_cast<int64>(visitor_hash(salt, address, agent)));
+        ip_nulls[i] = address.size == 0;
+        ips[i] = ip_nulls[i] ? Datum{0} : ip_address_datum(anonymized(address));
+        first = std::min(first, clicks[i].clicked_at);
+        last = std::max(last, clicks[i].clicked_at);
+    }
+    int* const host_of = allocate<int>(given_referrers.count());
+    for (int i = 0; i < given_referrers.count(); i++) {
+        CHECK_FOR_INTERRUPTS();
+        host_of[i] = hosts.add(referrer_host(given_referrers[i]));
+    }
+    const int32* const user_agent_ids = numbers_of(user_agents, workspace_id, user_agent_terms, today);
+    const int32* const host_ids = numbers_of(referrers, workspace_id, hosts, today);
+    const int32* const place_ids = numbers_of(places, workspace_id, place_terms, today);
+
+    const Datum workspace = Int32GetDatum(workspace_id);
+    const Datum link_ids = array_from(count, INT8OID, [&](int i) { return Int64GetDatum(clicks[i].link_id); });
+    const Datum times =
+        array_from(count, TIMESTAMPTZOID, [&](int i) { return TimestampTzGetDatum(clicks[i].clicked_at); });
+    const Datum agents =
+        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(user_agent_ids[user_agent[i]]); });
+    const Datum referrer_ids =
+        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(host_ids[host_of[referrer[i]]]); });
+    const Datum places = array_from(count, INT4OID, [&](int i) { return Int32GetDatum(place_ids[place[i]]); });
+    into_events.run({{"workspace", workspace},
+                     {"link_ids", link_ids},
+                     {"clicked_at", times},
+                     {"user_agent_ids", agents},
+                     {"referrer_ids", referrer_ids},
+                     {"place_ids", places},
+                     {"ips", array_of(ips, count, INETOID, ip_nulls)}});
+    into_pending.run({{"workspace", workspace},
+                      {"first", TimestampTzGetDatum(first)},
+                      {"last", TimestampTzGetDatum(last)},
+                      {"link_ids", link_ids},
+                      {"clicked_at", times},
+                      {"user_agent_ids", agents},
+                      {"referrer_ids", referrer_ids},
+                      {"place_ids", places},
+                      {"visitors", array_of(visitors, count, INT8OID)}});
+}
+
+// Gives each click its workspace, 0 if its link does not exist. Without the workspaces every one is asked.
+void find_workspaces(Click* clicks, int count, const Elements& workspace_ids) {
+    static KeptStatement find_anywhere(
+        "SELECT l.id, w.id FROM shortener.workspace w CROSS JOIN LATERAL"
+        " (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) w.id"
+        " AND k.id OPERATOR(pg_catalog.=) ANY ($ids) OFFSET 0) l ORDER BY l.id",
+        {{"ids", INT8ARRAYOID}});
+    static KeptStatement find(
+        "SELECT l.id, n.workspace_id::pg_catalog.int4"
+        " FROM ROWS FROM (pg_catalog.unnest($ids), pg_catalog.unnest($workspaces)) n (id, workspace_id)"
+        " CROSS JOIN LATERAL (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) n.workspace_id"
+        " AND k.id OPERATOR(pg_catalog.=) n.id OFFSET 0) l ORDER BY l.id",
+        {{"ids", INT8ARRAYOID}, {"workspaces", INT8ARRAYOID}});
+    const auto workspace_of = [&](const Click& click) {
+        return workspace_ids.is_null(click.place) ? int64{0} : DatumGetInt64(workspace_ids.values[click.place]);
+    };
+    std::sort(clicks, clicks + count, [](const Click& a, const Click& b) { return a.link_id < b.link_id; });
+    Datum* const ids = allocate<Datum>(count);
+    Datum* const workspaces = allocate<Datum>(count);
+    int distinct = 0;
+    for (int i = 0; i < count; i++)
+        if (i == 0 || clicks[i].link_id != clicks[i - 1].link_id) {
+            ids[distinct] = Int64GetDatum(clicks[i].link_id);
+            workspaces[distinct++] = Int64GetDatum(workspace_of(clicks[i]));
+        }
+    const Datum id_array = array_of(ids, distinct, INT8OID);
+    const Rows found = workspace_ids.count < 0
+                           ? find_anywhere.run({{"ids", id_array}})
+                           : find.run({{"ids", id_array}, {"workspaces", array_of(workspaces, distinct, INT8OID)}});
+    uint64 row = 0;
+    for (int i = 0; i < count; i++) {
+        while (row < found.count() && found[row].required<int64>(1) < clicks[i].link_id)
+            row++;
+        if (row < found.count() && found[row].required<int64>(1) == clicks[i].link_id)
+            clicks[i].workspace_id = found[row].required<int32>(2);
+    }
+}
+
+// False if the batch was recorded before.
+bool begin_batch(Datum id, int clicks, int unknown_links, int refused) {
+    static KeptStatement statement("INSERT INTO shortener.click_batch (id, received_at, clicks, unknown_links, refused)"
+                                   " VALUES ($id, pg_catalog.now(), $clicks, $unknown, $refused) ON CONFLICT DO NOTHING",
+                                   {{"id", UUIDOID}, {"clicks", INT4OID}, {"unknown", INT4OID}, {"refused", INT4OID}});
+    return statement.run({{"id", id},
+                          {"clicks", Int32GetDatum(clicks)},
+                          {"unknown", Int32GetDatum(unknown_links)},
+                          {"refused", Int32GetDatum(refused)}})
+               .count() > 0;
+}
+
+void require_length(const Elements& argument, int count, const char* name) {
+    if (argument.count >= 0 && argument.count != count)
+        ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+                        errmsg("%s must have as many elements as link_ids", name),
+                        errdetail("It has %d, and link_ids has %d.", argument.count, count)));
+}
+
+} // namespace
+
+SHORTENER_FUNCTION(shortener_record_clicks) {
+    require_install();
+    if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
+        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("batch_id, link_ids and clicked_at must not be null")));
+    SPI_connect();
+    const Elements link_ids = array_argument(fcinfo, 1, INT8OID), times = array_argument(fcinfo, 2, TIMESTAMPTZOID);
+    const Visits visits{array_argument(fcinfo, 3, INETOID), array_argument(fcinfo, 4, TEXTOID), array_argument(fcinfo, 5, TEXTOID)};
+    const Elements workspace_ids = array_argument(fcinfo, 6, INT8OID);
+    require_length(times, link_ids.count, "clicked_at");
+    require_length(visits.ips, link_ids.count, "ips");
+    require_length(visits.user_agents, link_ids.count, "user_agents");
+    require_length(visits.referrers, link_ids.count, "referers");
+    require_length(workspace_ids, link_ids.count, "workspace_ids");
+
+    Click* const clicks = allocate<Click>(link_ids.count);
+    Months months;
+    const TimestampTz latest = GetCurrentTimestamp() + max_ahead;
+    int count = 0, refused = 0;
+    for (int i = 0; i < link_ids.count; i++) {
+        if (times.is_null(i) || DatumGetTimestampTz(times.values[i]) > latest || !months.has(DatumGetTimestampTz(times.values[i])))
+            refused++;
+        else if (!link_ids.is_null(i))
+            clicks[count++] = {DatumGetInt64(link_ids.values[i]), DatumGetTimestampTz(times.values[i]), 0, i};
+    }
+    find_workspaces(clicks, count, workspace_ids);
+    const int known = static_cast<int>(
+        std::remove_if(clicks, clicks + count, [](const Click& click) { return click.workspace_id == 0; }) - clicks);
+    const bool is_new = begin_batch(PG_GETARG_DATUM(0), known, link_ids.count - refused - known, refused);
+    if (is_new) {
+        // In the order of the workspaces, in which all batches take their locks.
+        std::sort(clicks, clicks + known, [](const Click& a, const Click& b) {
+            return a.workspace_id != b.workspace_id ? a.workspace_id < b.workspace_id : a.place < b.place;
+        });
+        for (int begin = 0, end; begin < known; begin = end) {
+            end = begin;
+            while (end < known && clicks[end].workspace_id == clicks[begin].workspace_id)
+                end++;
+            record(clicks + begin, end - begin, visits);
+        }
+    }
+    SPI_finish();
+    PG_RETURN_INT64(is_new ? known : 0);
+}
+
+SHORTENER_FUNCTION(shortener_url_parameter) {
+    const std::string_view url = text_argument(fcinfo, 0);
+    const std::size_t size = url.size();
+    char* const storage = static_cast<char*>(palloc(size + 1));
+    const std::string_view value = url_parameter(url, text_argument(fcinfo, 1), {storage, size});
+    if (value.empty())
+        PG_RETURN_NULL();
+    if (!is_utf8(value) || has_control(value)) // a click must not fail because of what a link says of itself
+        std::replace_if(storage, storage + value.size(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+    BoundedText<100> cut;
+    cut.assign(ascii_unless_utf8(value));
+    PG_RETURN_DATUM(text_datum(cut.view()));
+}

@@ -1,0 +1,255 @@
+# Whoever holds some right tries to run a function of his own with the rights of another. The function writes to the log
+# as whom it runs, which no rollback takes back.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('attacks');
+$node->init;
+$node->append_conf('postgresql.conf', "fsync = off\nlog_statement = none\nlog_min_error_statement = panic");
+$node->start;
+
+my $database = 'postgres';
+sub as
+{
+	my ($role, $sql) = @_;
+	my ($status, $out, $error) = $node->psql($database, $sql, extra_params => [ '-U', $role ], on_error_stop => 0, on_error_die => 0);
+	return wantarray ? ($out, $error) : $error;
+}
+sub prepare { my ($sql) = @_; return $node->safe_psql($database, $sql); }
+
+# The roles as which the function has run since the last question.
+my $seen = 0;
+sub ran_as
+{
+	my $log = slurp_file($node->logfile, $seen);
+	$seen = -s $node->logfile;
+	my %roles = map { $_ => 1 } $log =~ /evil ran as (\w+)/g;
+	return join ' ', sort keys %roles;
+}
+
+# The attack runs the function as nobody but the attackers, or not at all; and the statement ends with this error, if one
+# is given.
+sub harmless
+{
+	my ($name, $error, $expected, @attackers) = @_;
+	my %others = map { $_ => 1 } split / /, ran_as();
+	delete @others{ @attackers ? @attackers : 'mallory' };
+	is(join(' ', sort keys %others), '', "$name: runs with the rights of nobody else");
+	like($error, $expected, "$name: is refused") if $expected;
+	return;
+}
+
+prepare('CREATE ROLE mallory LOGIN; CREATE ROLE app LOGIN; CREATE ROLE writer LOGIN; CREATE ROLE other LOGIN');
+
+# In every database: the function, in all the shapes in which it may be called.
+sub arm
+{
+	my ($name, $owner) = @_;
+	prepare("CREATE SCHEMA evil AUTHORIZATION $owner; GRANT ALL ON SCHEMA evil TO PUBLIC");
+	as($owner, q{
+		CREATE FUNCTION evil.run() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE LOG 'evil ran as %', current_user; RETURN true; END $$;
+		CREATE FUNCTION evil.run_trigger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE LOG 'evil ran as %', current_user; RETURN coalesce(NEW, OLD); END $$;
+		CREATE FUNCTION evil.run_text(text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE LOG 'evil ran as %', current_user; RETURN $1; END $$;
+		CREATE FUNCTION evil.run_equal(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE LOG 'evil ran as %', current_user; RETURN true; END $$;
+		CREATE FUNCTION evil.run_integers(integer, integer) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE LOG 'evil ran as %', current_user; RETURN true; END $$});
+	ran_as();
+	return;
+}
+
+# First: a superuser owns the tables, and everything on them is granted to mallory.
+$node->safe_psql('postgres', 'CREATE DATABASE granted');
+$database = 'granted';
+prepare(q{
+	CREATE EXTENSION shortener; CALL shortener.install();
+	GRANT USAGE ON SCHEMA shortener TO mallory;
+	GRANT ALL ON ALL TABLES IN SCHEMA shortener TO mallory;
+	GRANT ALL ON ALL SEQUENCES IN SCHEMA shortener TO mallory;
+	GRANT ALL ON ALL ROUTINES IN SCHEMA shortener TO mallory;
+	SELECT shortener.add_domain('go.example'), shortener.block_host('evil.example'),
+	       shortener.create_link('https://a.example/', alias => 'a'), shortener.create_link('https://a.example/', alias => 'z')});
+arm('granted', 'mallory');
+my @tables = split /\n/, prepare(q{SELECT relname FROM pg_class WHERE relnamespace = 'shortener'::regnamespace AND relkind = 'r'});
+my @columns = split /\n/, prepare(q{SELECT attname FROM pg_attribute WHERE attrelid = 'shortener.link'::regclass AND attnum > 0});
+my $number = 0;
+sub insert_link { return "INSERT INTO shortener.link (workspace_id, short_code, original_url, redirect_status) VALUES (1, 'i" . ++$number . "', 'https://i.example/', 302);"; }
+my $update_link = q{UPDATE shortener.link SET is_active = NOT is_active WHERE short_code = 'a';};
+sub delete_link { my $insert = insert_link(); return $insert . "DELETE FROM shortener.link WHERE short_code = 'i$number';"; }
+my $everything = q{
+	SELECT shortener.shorten('https://b.example/' || random());
+	SELECT * FROM shortener.shorten_many(ARRAY['https://b.example/' || random(), 'https://b.example/']);
+	SELECT shortener.create_link('https://c.example/', alias => 'c' || (random() * 1e9)::int);
+	SELECT shortener.update_link('a', url => 'https://d.example/' || random(), title => 't');
+	SELECT shortener.disable_link('a'), shortener.enable_link('a'), shortener.delete_link('nothing');
+	SELECT * FROM shortener.get_link('a'); SELECT count(*) FROM shortener.list_links(); SELECT count(*) FROM shortener.search_links('t');
+	SELECT * FROM shortener.resolve('a', 'go.example'); SELECT * FROM shortener.resolve_many('{a,b}', '{go.example}');
+	SELECT length(shortener.notification_key()); SELECT shortener.set_page_texts('a', 'b'); SELECT * FROM shortener.page_texts(1);};
+sub everything { return $everything . insert_link() . $update_link . delete_link(); }
+
+# A name of a transition table that is the attacker's own view.
+my $views = join '', map { my $view = $_; "CREATE TEMP VIEW $view AS SELECT " . join(', ', map { "l.$_" } @columns) . " FROM shortener.link l WHERE evil.run();" } qw(old_link new_link);
+my @functions = split /\n/, prepare(q{SELECT proname FROM pg_proc WHERE pronamespace = 'shortener'::regnamespace AND prorettype = 'trigger'::regtype ORDER BY 1});
+my %statement = (INSERT => \&insert_link, UPDATE => sub { $update_link }, DELETE => \&delete_link);
+for my $function (@functions)
+{
+	for my $event (sort keys %statement)
+	{
+		for my $timing ('BEFORE', 'AFTER')
+		{
+			for my $level ('ROW', 'STATEMENT')
+			{
+				my ($out, $error) = as('mallory', qq{$views
+					CREATE TRIGGER mine $timing $event ON shortener.link FOR EACH $level EXECUTE FUNCTION shortener.$function();
+					} . $statement{$event}->());
+				harmless("$function as a trigger $timing $event of each $level without transition tables", $error);
+				prepare('DROP TRIGGER IF EXISTS mine ON shortener.link');
+			}
+		}
+	}
+}
+harmless('after_link_delete without transition tables', scalar as('mallory', qq{$views
+	CREATE TRIGGER mine AFTER DELETE ON shortener.link FOR EACH STATEMENT EXECUTE FUNCTION shortener.after_link_delete();} . delete_link()),
+	qr/trigger "mine" is not one of shortener.link/);
+prepare('DROP TRIGGER mine ON shortener.link');
+harmless('another table called link', scalar as('mallory', qq{$views
+	CREATE TABLE evil.link (LIKE shortener.link INCLUDING DEFAULTS);
+	CREATE TRIGGER mine AFTER DELETE ON evil.link REFERENCING OLD TABLE AS old_link FOR EACH STATEMENT EXECUTE FUNCTION shortener.after_link_delete();
+	INSERT INTO evil.link SELECT * FROM shortener.link; DELETE FROM evil.link}), qr/trigger "mine" is not one of shortener.link/);
+harmless('a second trigger with transition tables', scalar as('mallory', qq{$views
+	CREATE TRIGGER mine AFTER DELETE ON shortener.link REFERENCING OLD TABLE AS link FOR EACH STATEMENT EXECUTE FUNCTION shortener.after_link_delete();}
+	. delete_link()));
+prepare('DROP TRIGGER mine ON shortener.link');
+
+# Names that the attacker sees before ours: temporary objects, and a schema before pg_catalog.
+my $shadows = join '', map { "CREATE TEMP VIEW $_ AS SELECT * FROM shortener.$_ WHERE evil.run();" } @tables;
+harmless('temporary views called like our tables', scalar as('mallory', "$shadows SET search_path = pg_temp, public;" . everything()));
+as('mallory', q{
+	CREATE FUNCTION evil.lower(text) RETURNS text LANGUAGE sql AS 'SELECT evil.run_text($1)';
+	CREATE FUNCTION evil.unnest(anyarray) RETURNS SETOF anyelement LANGUAGE sql AS 'SELECT (pg_catalog.unnest($1)) WHERE evil.run()';
+	CREATE FUNCTION evil.coalesce(text, text) RETURNS text LANGUAGE sql AS 'SELECT evil.run_text($1)';
+	CREATE FUNCTION evil.min(text) RETURNS text LANGUAGE sql AS 'SELECT evil.run_text($1)';
+	CREATE FUNCTION evil.statement_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT now() WHERE evil.run()';
+	CREATE FUNCTION evil.notification_key(shortener.installation) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea WHERE evil.run()';
+	CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.run_equal);
+	CREATE OPERATOR evil.= (LEFTARG = integer, RIGHTARG = integer, FUNCTION = evil.run_integers);
+	CREATE OPERATOR evil.< (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.run_equal);
+	CREATE TYPE evil.text AS (t pg_catalog.text);
+	CREATE DOMAIN evil.bytea AS pg_catalog.bytea CHECK (evil.run())});
+harmless('functions, operators and types in a schema before pg_catalog', scalar as('mallory', 'SET search_path = evil, pg_catalog;' . $everything));
+is(prepare('SELECT http_status FROM shortener.resolve(\'z\')'), 302, '... and ours work all the while');
+
+# Triggers on the tables that we write as their owner.
+for my $table (@tables)
+{
+	for my $level ('ROW', 'STATEMENT')
+	{
+		as('mallory', "CREATE TRIGGER mine BEFORE INSERT OR UPDATE OR DELETE ON shortener.$table FOR EACH $level EXECUTE FUNCTION evil.run_trigger();");
+		harmless("a trigger of each $level on $table", scalar as('mallory', everything()));
+		prepare("DROP TRIGGER mine ON shortener.$table");
+	}
+}
+as('mallory', 'CREATE TRIGGER mine BEFORE INSERT ON shortener.retired_code FOR EACH ROW EXECUTE FUNCTION evil.run_trigger();');
+harmless('a trigger on retired_code', scalar as('mallory', delete_link()), qr/table "shortener.retired_code" must not have trigger "mine"/);
+prepare('DROP TRIGGER mine ON shortener.retired_code');
+as('mallory', q{CREATE TABLE evil.reference (workspace_id int, short_code text COLLATE "C", FOREIGN KEY (workspace_id, short_code) REFERENCES shortener.retired_code);
+	CREATE RULE mine AS ON INSERT TO evil.reference DO ALSO SELECT evil.run()});
+harmless('a foreign key to retired_code', scalar as('mallory', delete_link()));
+prepare('DROP TABLE evil.reference');
+
+# What only an owner may do is not his.
+for my $statement (
+	'CREATE TABLE evil.child () INHERITS (shortener.retired_code)', 'CREATE RULE mine AS ON INSERT TO shortener.retired_code DO ALSO SELECT evil.run()',
+	'ALTER TABLE shortener.retired_code ALTER short_code SET DEFAULT evil.run_text(NULL)', 'CREATE POLICY mine ON shortener.link USING (evil.run())',
+	'CREATE EVENT TRIGGER mine ON ddl_command_start EXECUTE FUNCTION evil.run_trigger()', 'CREATE INDEX ON shortener.link (evil.run_text(short_code))',
+	'ALTER TABLE shortener.installation RENAME TO old', 'SET session_replication_role = replica', 'CREATE FUNCTION shortener.mine() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$')
+{
+	harmless($statement, scalar as('mallory', $statement), qr/must be owner|permission denied/);
+}
+
+# Second: app, no superuser, owns the tables and is the attacker. Superusers and others use the functions that run with the
+# rights of the owner of the tables.
+$node->safe_psql('postgres', 'CREATE DATABASE owned');
+$database = 'owned';
+prepare(q{
+	CREATE EXTENSION shortener;
+	GRANT USAGE, CREATE ON SCHEMA shortener TO app, other;
+	GRANT EXECUTE ON ALL ROUTINES IN SCHEMA shortener TO app});
+as('app', q{CALL shortener.install();
+	GRANT SELECT, INSERT, UPDATE, DELETE ON shortener.link TO writer;
+	GRANT SELECT ON shortener.reserved_code, shortener.retired_code, shortener.domain, shortener.workspace TO writer;
+	GRANT USAGE ON SEQUENCE shortener.link_id_seq TO writer;
+	SELECT shortener.create_link('https://a.example/', alias => 'a');});
+prepare('GRANT USAGE ON SCHEMA shortener TO writer; GRANT EXECUTE ON FUNCTION shortener.notification_key() TO writer');
+arm('owned', 'app');
+my %reader = (
+	installation => 'SELECT shortener.notification_key(); ' . $update_link, workspace => q{SELECT shortener.shorten('https://w.example/')},
+	workspace_key => q{SELECT shortener.shorten('https://k.example/')}, domain => q{SELECT shortener.shorten('https://d.example/')},
+	blocked_host => q{SELECT * FROM shortener.shorten_many('{https://b.example/}')}, reserved_code => insert_link(), retired_code => delete_link());
+for my $table (sort keys %reader)
+{
+	my $cycle = sub {
+		my ($name, $before, $after, $expected) = @_;
+		my $error = as('app', "ALTER TABLE shortener.$table RENAME TO hidden; $before");
+		diag($error) if $error =~ /ERROR/;
+		for my $victim ('postgres', 'writer')
+		{
+			harmless("$name in place of $table, used by $victim", scalar as($victim, $reader{$table}), $expected, 'app');
+		}
+		as($_, $after) for 'app', 'other';
+		as('app', "ALTER TABLE shortener.hidden RENAME TO $table");
+		return;
+	};
+	$cycle->('a view', "CREATE VIEW shortener.$table AS SELECT * FROM shortener.hidden WHERE evil.run(); GRANT SELECT ON shortener.$table TO PUBLIC",
+		"DROP VIEW shortener.$table", $table eq 'installation' ? undef : qr/"shortener.$table" is not a table/);
+	as('app', "GRANT SELECT, REFERENCES ON shortener.$table TO other");
+	my $stolen = sub {
+		as('app', "ALTER TABLE shortener.$table RENAME TO hidden");
+		as('other', "CREATE TABLE shortener.$table (LIKE shortener.hidden INCLUDING ALL); GRANT ALL ON shortener.$table TO PUBLIC; INSERT INTO shortener.$table SELECT * FROM shortener.hidden");
+		for my $victim ('postgres', 'writer')
+		{
+			harmless("a table of another role in place of $table, used by $victim", scalar as($victim, $reader{$table}),
+				$table eq 'installation' ? undef : qr/does not belong to role/, 'app', 'other');
+		}
+		as('other', "DROP TABLE shortener.$table");
+		as('app', "ALTER TABLE shortener.hidden RENAME TO $table");
+	};
+	$stolen->();
+}
+is(prepare(q{SELECT length(shortener.notification_key())}), 16, 'all is in its place again');
+
+# The owner's own expressions run as the owner, and do not get out of the section.
+as('app', q{CREATE FUNCTION evil.escape() RETURNS integer LANGUAGE plpgsql AS $$
+		BEGIN
+			PERFORM evil.run();
+			BEGIN SET ROLE postgres; PERFORM evil.run(); EXCEPTION WHEN OTHERS THEN END;
+			BEGIN RESET ROLE; PERFORM evil.run(); EXCEPTION WHEN OTHERS THEN END;
+			BEGIN SET SESSION AUTHORIZATION DEFAULT; PERFORM evil.run(); EXCEPTION WHEN OTHERS THEN END;
+			BEGIN CREATE TEMP TABLE trap (a int); EXECUTE 'CREATE RULE r AS ON INSERT TO trap DO ALSO SELECT evil.run()'; RAISE LOG 'evil ran as trapper'; EXCEPTION WHEN OTHERS THEN END;
+			RETURN 1;
+		END $$;
+	ALTER TABLE shortener.retired_code ADD escape integer DEFAULT evil.escape()});
+for my $victim ('postgres', 'writer')
+{
+	my $error = as($victim, delete_link());
+	is(ran_as(), 'app', "a default expression, run by $victim: runs as the owner of the table");
+	is($error, '', '... and the link is deleted');
+}
+as('app', q{ALTER TABLE shortener.retired_code DROP escape; CREATE TABLE evil.child () INHERITS (shortener.retired_code)});
+harmless('a child of retired_code', scalar as('writer', delete_link()), qr/has partitions or child tables/, 'app');
+
+# A table whose columns are not what they were raises an error and does not end the server.
+as('app', q{DROP TABLE evil.child; ALTER TABLE shortener.installation DROP CONSTRAINT installation_notification_key_check;
+	ALTER TABLE shortener.installation ALTER notification_key TYPE bigint USING 1});
+like(scalar as('postgres', 'SELECT shortener.notification_key()'), qr/ERROR/, 'a key of another type');
+as('app', q{DROP VIEW shortener.active_links; ALTER TABLE shortener.link ALTER redirect_status TYPE bigint});
+like(scalar as('writer', insert_link()), qr/has no column "redirect_status" of type smallint/, 'a column of another type');
+as('app', q{ALTER TABLE shortener.link ALTER redirect_status TYPE smallint; ALTER TABLE shortener.link ALTER original_url DROP NOT NULL});
+like(scalar as('writer', q{INSERT INTO shortener.link (workspace_id, short_code, redirect_status) VALUES (1, 'null', 302)}), qr/null value in column "original_url"/, 'a NULL where none was');
+is(prepare('SELECT 1'), 1, 'the server is there');
+unlike(slurp_file($node->logfile), qr/terminated by signal/, '... all the time');
+
+$node->stop;
+done_testing();
