@@ -7,6 +7,7 @@
 #include "pg/guard.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "lib/stringinfo.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -77,6 +78,14 @@ void KeptStatement::prepare() {
 
 Rows KeptStatement::run_latest(std::initializer_list<Argument> arguments) {
     return run(arguments, GetLatestSnapshot(), false);
+}
+
+Rows KeptStatement::read_latest(std::initializer_list<Argument> arguments) {
+    return run(arguments, IsInParallelMode() ? GetActiveSnapshot() : GetLatestSnapshot(), true);
+}
+
+Rows KeptStatement::read_active(std::initializer_list<Argument> arguments) {
+    return run(arguments, GetActiveSnapshot(), true);
 }
 
 Rows KeptStatement::run(std::initializer_list<Argument> arguments, Snapshot snapshot, bool read_only) {
