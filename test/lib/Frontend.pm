@@ -58,15 +58,17 @@ sub run_shortenerd
 	return ($? >> 8, $out, $err);
 }
 
-# Starts it; `database` is a connection string, `port` one to listen on, `threads` are two unless given, `flags` and
-# `environment` are added. Returns when it listens, and unless `ready` is false when it is ready.
+# Starts it; `database` is a connection string, `port` one to listen on, `threads` are two unless given, `clicks` are off
+# unless asked for, `flags` and `environment` are added. Returns when it listens, and unless `ready` is false when it is
+# ready.
 sub start
 {
 	my ($class, %options) = @_;
 	my $log = PostgreSQL::Test::Utils::tempdir() . '/shortenerd.' . ++$made . '.log';
 	my $threads = $options{threads} // 2;
 	append_to_file($log, '');
-	my $pid = launch($log, [ $ENV{SHORTENERD} ], %options, flags => [ '--threads', $threads, @{ $options{flags} // [] } ]);
+	my $pid = launch($log, [ $ENV{SHORTENERD} ], %options, 
+		flags => [ '--threads', $threads, '--clicks', $options{clicks} ? 'on' : 'off', @{ $options{flags} // [] } ]);
 	$running{$pid} = 1;
 	my $self = bless { pid => $pid, log_file => $log, threads => $threads }, $class;
 	eventually { (@$self{qw(port admin)} = find_ports($self->log)) || !$self->alive };
