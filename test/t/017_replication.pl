@@ -13,7 +13,7 @@ for my $node ($publisher, $subscriber)
 	$node->init(allows_streaming => 'logical');
 	$node->append_conf('postgresql.conf', 'fsync = off');
 	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION shortener; CALL shortener.install()');
+	$node->safe_psql('postgres', 'CREATE EXTENSION shortener CASCADE; CALL shortener.install()');
 }
 sub there { return $publisher->safe_psql('postgres', $_[0]); }
 sub here { return $subscriber->safe_psql('postgres', $_[0]); }
@@ -27,8 +27,9 @@ $subscribe =~ s/CONNECTION '[^']*'/CONNECTION '$connection'/ or die 'the subscri
 
 my $published = join ' ', sort $publish =~ /shortener\.(\w+)/g;
 is($published, there(q{SELECT string_agg(relname, ' ' ORDER BY relname COLLATE "C") FROM pg_class
-	WHERE relnamespace = 'shortener'::regnamespace AND relkind = 'r' AND relname NOT IN ('installation', 'link_archive') AND relname !~ '^cleanup_'}),
-	'all tables are published but those of the installation and of the cleanup');
+	WHERE relnamespace = 'shortener'::regnamespace AND relkind = 'r' AND relname NOT IN ('installation', 'link_archive') AND relname !~ '^(cleanup|click)_'
+	AND relname NOT IN ('user_agent', 'referrer', 'place', 'unknown_code')}),
+	'all tables are published but those of the installation, of the cleanup and of the clicks');
 
 there(q{SELECT shortener.create_workspace('team', code_style => 'sequential'), shortener.add_domain('go.example', 'team'), shortener.block_host('evil.example'), shortener.reserve_code('ours')});
 my $before = there(q{SELECT shortener.shorten('https://before.example/')});

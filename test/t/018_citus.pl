@@ -14,7 +14,7 @@ $node->start;
 sub value { return $node->safe_psql('postgres', $_[0]); }
 sub error { my ($status, $out, $error) = $node->psql('postgres', $_[0]); return $error; }
 
-value(q{CREATE EXTENSION shortener; CALL shortener.install()});
+value(q{CREATE EXTENSION shortener CASCADE; CALL shortener.install()});
 my $code = value(q{SELECT shortener.shorten('https://a.example/')});
 
 # A table of that name alone is not Citus.

@@ -64,7 +64,7 @@ sub arm
 $node->safe_psql('postgres', 'CREATE DATABASE granted');
 $database = 'granted';
 prepare(q{
-	CREATE EXTENSION shortener; CALL shortener.install();
+	CREATE EXTENSION shortener CASCADE; CALL shortener.install();
 	GRANT USAGE ON SCHEMA shortener TO mallory;
 	GRANT ALL ON ALL TABLES IN SCHEMA shortener TO mallory;
 	GRANT ALL ON ALL SEQUENCES IN SCHEMA shortener TO mallory;
@@ -182,7 +182,7 @@ for my $statement (
 $node->safe_psql('postgres', 'CREATE DATABASE owned');
 $database = 'owned';
 prepare(q{
-	CREATE EXTENSION shortener;
+	CREATE EXTENSION shortener CASCADE;
 	GRANT USAGE, CREATE ON SCHEMA shortener TO app, other;
 	GRANT EXECUTE ON ALL ROUTINES IN SCHEMA shortener TO app});
 as('app', q{CALL shortener.install();
