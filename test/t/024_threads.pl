@@ -24,6 +24,7 @@ value(q{SELECT count(shortener.create_link('https://to.example/' || repeat('x', 
 my $frontend = Frontend->start(
 	database => $node->connstr('postgres') . ' application_name=shortenerd',
 	threads => 4,
+	clicks => 1,
 	flags => [ '--cache-size', '512kB', '--request-timeout', '1s', '--max-connections', '150', '--trusted-proxy', '127.0.0.1', '--log-level', 'debug' ],
 	environment => { TSAN_OPTIONS => 'second_deadlock_stack=1 history_size=4' });
 
