@@ -71,7 +71,7 @@ CREATE TYPE link_details AS (
 COMMENT ON TYPE link_details IS 'a link as get_link, list_links and search_links show it';
 
 CREATE FUNCTION describe_links(workspace_id integer, ids bigint[]) RETURNS SETOF link_details
-    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 50
+    LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 50
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -86,7 +86,7 @@ END $$;
 COMMENT ON FUNCTION describe_links(integer, bigint[]) IS 'behind get_link, list_links and search_links: these links, in this order';
 
 CREATE FUNCTION get_link(code text, workspace text = NULL) RETURNS SETOF link_details
-    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1
+    LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 1
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -100,7 +100,7 @@ COMMENT ON FUNCTION get_link(text, text) IS 'a link with all its properties; no 
 
 CREATE FUNCTION list_links(workspace text = NULL, max_rows integer = 50, before timestamptz = NULL, before_id bigint = NULL)
     RETURNS SETOF link_details
-    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 50
+    LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 50
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -119,7 +119,7 @@ COMMENT ON FUNCTION list_links(text, integer, timestamptz, bigint) IS
     'links of a workspace, newest first, of those made before a time; the next page is before_id => link_id of the last row';
 
 CREATE FUNCTION search_links(query text, workspace text = NULL, max_rows integer = 50) RETURNS SETOF link_details
-    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 50
+    LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 50
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE

@@ -29,6 +29,8 @@ AS $$
                  THEN 410 ELSE 404 END
         WHEN l.is_active AND l.deleted_at IS NULL
              AND (l.expires_at IS NULL OR l.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp())
+             AND NOT EXISTS (SELECT FROM shortener.workspace g
+                             WHERE g.id OPERATOR(pg_catalog.=) w.id AND g.deleted_at IS NOT NULL)
             THEN l.redirect_status::integer
         ELSE 410 END AS http_status
         OFFSET 0) a

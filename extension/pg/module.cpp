@@ -1,3 +1,4 @@
+#include "pg/session.h"
 #include "pg/settings.h"
 
 extern "C" {
@@ -11,5 +12,6 @@ void _PG_init(void);
 }
 
 void _PG_init(void) {
+    shortener::define_session();
     shortener::define_settings();
 }

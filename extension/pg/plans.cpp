@@ -7,6 +7,7 @@
 #include "pg/guard.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "lib/stringinfo.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -76,6 +77,8 @@ void KeptStatement::prepare() {
 }
 
 Rows KeptStatement::run_latest(std::initializer_list<Argument> arguments) {
+    if (IsInParallelMode()) // no snapshot may be taken now
+        return run(arguments, GetActiveSnapshot(), true);
     return run(arguments, GetLatestSnapshot(), false);
 }
 

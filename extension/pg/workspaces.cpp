@@ -4,6 +4,7 @@
 #include "pg/guard.h"
 #include "pg/owner_section.h"
 #include "pg/plans.h"
+#include "pg/session.h"
 #include "pg/settings.h"
 #include "pg/url.h"
 
@@ -38,7 +39,7 @@ Rows select_workspace(std::optional<Datum> slug, std::optional<Datum> id) {
     static KeptStatement statement(
         "SELECT w.id::pg_catalog.int4, w.code_style::pg_catalog.text, w.rules::pg_catalog.text[],"
         " pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) w.default_ttl::pg_catalog.interval,"
-        " w.redirect_status::pg_catalog.int2, k.key::pg_catalog.bytea "
+        " w.redirect_status::pg_catalog.int2, k.key::pg_catalog.bytea, w.deleted_at IS NOT NULL "
         "FROM shortener.workspace w JOIN shortener.workspace_key k ON k.workspace_id OPERATOR(pg_catalog.=) "
         "w.id "
         "WHERE w.slug OPERATOR(pg_catalog.=) $slug OR w.id OPERATOR(pg_catalog.=) $id",
@@ -52,10 +53,14 @@ Rows select_workspace(std::optional<Datum> slug, std::optional<Datum> id) {
 } // namespace
 
 Workspace find_workspace(std::string_view slug) {
+    const std::optional<int32> working = slug.data() ? std::nullopt : working_workspace();
+    if (working == 0)
+        raise_no_workspace();
     if (!slug.data())
         slug = settings.default_workspace;
-    const Rows rows = select_workspace(text_datum(slug), std::nullopt);
-    if (rows.empty())
+    const Rows rows = working ? select_workspace(std::nullopt, Int32GetDatum(*working))
+                              : select_workspace(text_datum(slug), std::nullopt);
+    if (rows.empty() || rows[0].required<bool>(7) || !may_use_workspace(rows[0].required<int32>(1)))
         raise(LinkError::unknown_workspace, slug);
     return workspace_of(rows[0]);
 }
