@@ -1,3 +1,4 @@
+#include "pg/log_filter.h"
 #include "pg/session.h"
 #include "pg/settings.h"
 
@@ -12,6 +13,7 @@ void _PG_init(void);
 }
 
 void _PG_init(void) {
+    shortener::filter_log();
     shortener::define_session();
     shortener::define_settings();
 }
