@@ -145,6 +145,7 @@ BEGIN
     END IF;
     CALL shortener.create_views();
     CALL shortener.create_triggers();
+    CALL shortener.restore_access();
     IF NOT EXISTS (SELECT FROM shortener.workspace) THEN
         PERFORM shortener.create_workspace('default', 'Default');
     END IF;

@@ -105,6 +105,15 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION apply_access(name, text[]) IS 'step of grant_access and revoke_access';
 
+CREATE PROCEDURE restore_access()
+    LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT shortener.apply_access(r.rolname, array_agg(a.capability))
+    FROM shortener.role_access a JOIN pg_roles r ON r.oid = a.role GROUP BY r.rolname
+$$;
+COMMENT ON PROCEDURE restore_access() IS 'step of install(): grants again what grant_access has granted; functions and tables may be new';
+
 -- A redirector serves every workspace, by a policy of its own. One that named a function instead of roles would keep
 -- Postgres from using indexes for everybody else.
 CREATE FUNCTION apply_redirector_policies() RETURNS void
@@ -231,6 +240,18 @@ END $$;
 COMMENT ON FUNCTION revoke_access(name, text) IS
     'takes one capability back, or with NULL all of them and the binding to a workspace; false when there was none';
 
+REVOKE EXECUTE ON PROCEDURE restore_access() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION access_commands(text), require_owner(), apply_access(name, text[]), apply_redirector_policies(),
     role_oid(name), bind_role(name, text), unbind_role(name), grant_access(name, text, text), revoke_access(name, text)
     FROM PUBLIC;
+
+-- After DROP EXTENSION ... CASCADE the tables are still there, and the functions are new. See install.sql for the owner.
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_catalog.pg_class c
+            WHERE c.relnamespace OPERATOR(pg_catalog.=) 'shortener'::pg_catalog.regnamespace
+              AND c.relname OPERATOR(pg_catalog.=) 'role_access'::pg_catalog.name
+              AND pg_catalog.pg_get_userbyid(c.relowner) OPERATOR(pg_catalog.=) current_user) THEN
+        CALL shortener.restore_access();
+    END IF;
+END $$;
