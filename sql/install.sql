@@ -22,6 +22,7 @@ BEGIN
     CALL shortener.create_expiry_tables();
     CALL shortener.create_click_tables();
     CALL shortener.make_click_partitions();
+    CALL shortener.create_tag_tables();
     CALL shortener.create_access_tables();
 END $$;
 COMMENT ON PROCEDURE create_tables() IS 'step of install(): version 1 of the tables';

@@ -98,7 +98,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION get_link(text, text) IS 'a link with all its properties; no row when there is none or it was deleted';
 
-CREATE FUNCTION list_links(workspace text = NULL, max_rows integer = 50, before timestamptz = NULL, before_id bigint = NULL)
+CREATE FUNCTION list_links(workspace text = NULL, max_rows integer = 50, before timestamptz = NULL, before_id bigint = NULL,
+                           tag text = NULL)
     RETURNS SETOF link_details
     LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 50
     SET search_path = pg_catalog, pg_temp
@@ -112,11 +113,13 @@ BEGIN
         WHERE l.workspace_id = wanted AND l.deleted_at IS NULL
           AND l.id < coalesce(before_id, 9223372036854775807)
           AND l.created_at < coalesce(before, 'infinity')
+          AND (list_links.tag IS NULL OR EXISTS (SELECT FROM shortener.link_tag t
+               WHERE t.workspace_id = wanted AND t.tag = list_links.tag AND t.link_id = l.id))
         ORDER BY l.id DESC
         LIMIT max_rows));
 END $$;
-COMMENT ON FUNCTION list_links(text, integer, timestamptz, bigint) IS
-    'links of a workspace, newest first, of those made before a time; the next page is before_id => link_id of the last row';
+COMMENT ON FUNCTION list_links(text, integer, timestamptz, bigint, text) IS
+    'links of a workspace, newest first, of those made before a time, of those with a tag; the next page is before_id => link_id of the last row';
 
 CREATE FUNCTION search_links(query text, workspace text = NULL, max_rows integer = 50) RETURNS SETOF link_details
     LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 50

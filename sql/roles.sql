@@ -15,9 +15,10 @@ AS $$
         ('{redirector}', 'function', '{notification_key}', 'EXECUTE', NULL),
         -- reading
         ('{writer,analyst,admin}', 'function', '{authenticate}', 'EXECUTE', NULL),
-        ('{writer,analyst,admin}', 'table', '{workspace,link,active_links,link_overview,workspace_settings}', 'SELECT', NULL),
+        ('{writer,analyst,admin}', 'table', '{workspace,link,link_tag,active_links,link_overview,workspace_settings}', 'SELECT', NULL),
         -- links
         ('{writer,admin}', 'table', '{link}', 'INSERT, UPDATE', NULL),
+        ('{writer,admin}', 'table', '{link_tag}', 'INSERT, DELETE', NULL),
         ('{writer,admin}', 'table', '{reserved_code}', 'SELECT', NULL),
         ('{writer,admin}', 'sequence', '{link_id_seq}', 'USAGE', NULL),
         -- the workspace, its users and API keys

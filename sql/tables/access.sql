@@ -129,6 +129,7 @@ AS $$
     VALUES ('workspace', 'links:read', 'admin'),
            ('domain', 'links:read', 'admin'),
            ('link', 'links:read', 'links:write'),
+           ('link_tag', 'links:read', 'links:write'),
            ('link_archive', 'links:read', 'admin'),
            ('retired_code', 'links:read', 'admin'),
            ('workspace_user', 'admin', 'admin'),

@@ -121,6 +121,7 @@ SELECT set_password('a@betasecret.example', 'betasecret', 'betasecret');
 SELECT create_link('https://betasecret.example/', 'betasecret', title => 'betasecret', workspace => 'betasecret'),
        create_link('https://gone.example/', 'betasecret-gone', workspace => 'betasecret'),
        create_link('https://acme.example/', 'mine', title => 'acme', workspace => 'acme');
+SELECT tag_link('betasecret', 'betasecret', 'betasecret');
 DELETE FROM link WHERE short_code = 'betasecret-gone';
 INSERT INTO link_archive SELECT *, now() FROM link;
 SELECT create_api_key('betasecret', '{admin}', workspace => 'betasecret') AS beta, create_api_key('acme', '{admin}', workspace => 'acme') AS acme \gset
