@@ -12,7 +12,12 @@ AS $$
             'id, workspace_id, short_code, original_url, redirect_status, is_active, deleted_at, expires_at'),
         ('{redirector}', 'table', '{workspace}', 'SELECT', 'id, slug, not_found_text, gone_text, deleted_at'),
         ('{redirector,writer,analyst,admin}', 'table', '{domain,retired_code}', 'SELECT', NULL),
-        ('{redirector}', 'function', '{notification_key}', 'EXECUTE', NULL),
+        ('{redirector}', 'function', '{notification_key,record_clicks,record_unknown_codes}', 'EXECUTE', NULL),
+        ('{redirector}', 'table', '{click_batch,click_event,click_pending}', 'INSERT', NULL),
+        ('{redirector}', 'table', '{user_agent,referrer,place,unknown_code}', 'SELECT, INSERT, UPDATE', NULL),
+        -- clicks
+        ('{analyst,admin}', 'table', '{click_event,click_hour,click_day,click_month,click_day_breakdown,click_month_breakdown,'
+            'click_total,unknown_code,user_agent,referrer,place,click_details,link_totals,daily_click_stats}', 'SELECT', NULL),
         -- reading
         ('{writer,analyst,admin}', 'function', '{authenticate}', 'EXECUTE', NULL),
         ('{writer,analyst,admin}', 'table', '{workspace,link,link_tag,active_links,link_overview,workspace_settings}', 'SELECT', NULL),
@@ -33,7 +38,6 @@ AS $$
         ('{admin}', 'table', '{api_key}', 'INSERT, DELETE', NULL),
         ('{admin}', 'table', '{api_key}', 'UPDATE', 'name, scopes, rate_limit, expires_at, revoked_at'),
         ('{admin}', 'table', '{api_key_use}', 'SELECT, INSERT', NULL),
-        ('{admin}', 'sequence', '{workspace_user_id_seq,api_key_id_seq}', 'USAGE', NULL),
         ('{admin}', 'function', '{create_user,sync_user,set_password,verify_password,set_user_status,delete_user,user_id,'
             'check_password,hash_password,create_api_key,revoke_api_key,update_workspace}', 'EXECUTE', NULL)
     ) r (capabilities, kind, objects, privileges, columns)
@@ -63,22 +67,6 @@ AS $$
     WHERE r.capability = access_commands.capability
 $$;
 COMMENT ON FUNCTION access_commands(text) IS 'behind grant_access and revoke_access: the objects of a capability that are there';
-
-CREATE FUNCTION require_owner() RETURNS void
-    LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    owner name;
-BEGIN
-    PERFORM shortener.require_install();
-    SELECT pg_get_userbyid(c.relowner) INTO owner FROM pg_class c WHERE c.oid = 'shortener.installation'::regclass;
-    IF owner <> current_user THEN
-        RAISE 'only the owner of the tables may do this' USING ERRCODE = 'insufficient_privilege',
-            DETAIL = format('The tables belong to role "%s".', owner);
-    END IF;
-END $$;
-COMMENT ON FUNCTION require_owner() IS 'fails unless the caller owns the tables';
 
 CREATE FUNCTION apply_access(role name, capabilities text[]) RETURNS void
     LANGUAGE plpgsql VOLATILE
@@ -126,17 +114,22 @@ DECLARE
     present oid[];
     list text;
     t text;
+    command text;
 BEGIN
     SELECT array_agg(r.oid ORDER BY r.oid), string_agg(quote_ident(r.rolname), ', ' ORDER BY r.oid) INTO roles, list
         FROM shortener.role_access a JOIN pg_roles r ON r.oid = a.role WHERE a.capability = 'redirector';
-    FOREACH t IN ARRAY '{link,workspace,domain,retired_code}'::text[] LOOP
+    FOR t, command IN
+        SELECT unnest('{link,workspace,domain,retired_code}'::text[]), 'SELECT'
+        UNION ALL
+        SELECT unnest('{click_event,click_pending,user_agent,referrer,place,unknown_code}'::text[]), 'ALL'
+    LOOP
         SELECT ARRAY(SELECT m FROM unnest(p.polroles) m ORDER BY m) INTO present
             FROM pg_policy p WHERE p.polrelid = ('shortener.' || t)::regclass AND p.polname = 'redirector';
         CONTINUE WHEN present IS NOT DISTINCT FROM roles;
         IF roles IS NULL THEN
             EXECUTE format('DROP POLICY redirector ON shortener.%I', t);
         ELSIF present IS NULL THEN
-            EXECUTE format('CREATE POLICY redirector ON shortener.%I FOR SELECT TO %s USING (true)', t, list);
+            EXECUTE format('CREATE POLICY redirector ON shortener.%I FOR %s TO %s USING (true)', t, command, list);
         ELSE
             EXECUTE format('ALTER POLICY redirector ON shortener.%I TO %s', t, list);
         END IF;
@@ -242,7 +235,7 @@ COMMENT ON FUNCTION revoke_access(name, text) IS
     'takes one capability back, or with NULL all of them and the binding to a workspace; false when there was none';
 
 REVOKE EXECUTE ON PROCEDURE restore_access() FROM PUBLIC;
-REVOKE EXECUTE ON FUNCTION access_commands(text), require_owner(), apply_access(name, text[]), apply_redirector_policies(),
+REVOKE EXECUTE ON FUNCTION access_commands(text), apply_access(name, text[]), apply_redirector_policies(),
     role_oid(name), bind_role(name, text), unbind_role(name), grant_access(name, text, text), revoke_access(name, text)
     FROM PUBLIC;
 

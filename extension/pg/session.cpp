@@ -15,6 +15,7 @@ extern "C" {
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -340,4 +341,12 @@ SHORTENER_FUNCTION(shortener_current_scopes) {
         if (scopes & scope.scope)
             names[count++] = text_datum(scope.name);
     PG_RETURN_ARRAYTYPE_P(construct_array(names, count, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+SHORTENER_FUNCTION(shortener_forget_bindings) {
+    if (!CALLED_AS_TRIGGER(fcinfo))
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("function was not called by trigger manager")));
+    CacheInvalidateRelcache(reinterpret_cast<TriggerData*>(fcinfo->context)->tg_relation);
+    return 0;
 }

@@ -1,5 +1,11 @@
 -- Who may do what in which workspace: users, API keys, and the workspaces that database roles are bound to.
 
+CREATE FUNCTION forget_bindings() RETURNS trigger
+    LANGUAGE c VOLATILE
+    AS 'MODULE_PATHNAME', 'shortener_forget_bindings';
+COMMENT ON FUNCTION forget_bindings() IS
+    'trigger of role_workspace and workspace: has sessions look again in which workspace a role works';
+
 CREATE PROCEDURE create_access_tables()
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -115,8 +121,10 @@ CREATE PROCEDURE create_access_triggers()
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    CREATE OR REPLACE TRIGGER role_workspace_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shortener.role_workspace
-        FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_sessions();
+    CREATE OR REPLACE TRIGGER forget_bindings AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shortener.role_workspace
+        FOR EACH STATEMENT EXECUTE FUNCTION shortener.forget_bindings();
+    CREATE OR REPLACE TRIGGER forget_bindings AFTER UPDATE OR DELETE OR TRUNCATE ON shortener.workspace
+        FOR EACH STATEMENT EXECUTE FUNCTION shortener.forget_bindings();
 END $$;
 COMMENT ON PROCEDURE create_access_triggers() IS 'step of install()';
 
@@ -132,6 +140,18 @@ AS $$
            ('link_tag', 'links:read', 'links:write'),
            ('link_archive', 'links:read', 'admin'),
            ('retired_code', 'links:read', 'admin'),
+           ('click_event', 'analytics:read', NULL),
+           ('click_hour', 'analytics:read', NULL),
+           ('click_day', 'analytics:read', NULL),
+           ('click_month', 'analytics:read', NULL),
+           ('click_day_breakdown', 'analytics:read', NULL),
+           ('click_month_breakdown', 'analytics:read', NULL),
+           ('click_total', 'analytics:read', NULL),
+           ('unknown_code', 'analytics:read', NULL),
+           ('user_agent', 'analytics:read', NULL),
+           ('referrer', 'analytics:read', NULL),
+           ('place', 'analytics:read', NULL),
+           ('click_pending', NULL, NULL),
            ('workspace_user', 'admin', 'admin'),
            ('user_password', 'admin', 'admin'),
            ('api_key', 'admin', 'admin'),
@@ -161,6 +181,7 @@ BEGIN
         END IF;
         CONTINUE WHEN t.read_scope IS NULL;
         FOREACH command IN ARRAY '{select,insert,update,delete}'::text[] LOOP
+            CONTINUE WHEN command <> 'select' AND t.write_scope IS NULL;
             CONTINUE WHEN EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = t.oid AND p.polname = 'tenant_' || command);
             condition := format('(%I = shortener.permitted_workspace(%L))', t.key,
                 CASE command WHEN 'select' THEN t.read_scope ELSE t.write_scope END);
