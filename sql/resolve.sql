@@ -1,39 +1,49 @@
 -- Resolve: what a code means now. Plain SQL that Postgres takes into the calling query, read-only, with every name
 -- and operator qualified because it is parsed under the caller's search_path.
 
+CREATE FUNCTION serving_workspace(host text) RETURNS integer
+    LANGUAGE c STABLE LEAKPROOF PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'shortener_serving_workspace';
+COMMENT ON FUNCTION serving_workspace(text) IS
+    'id of the workspace whose codes are served at the host of an HTTP Host header: that of the domain, otherwise shortener.default_workspace';
+
+CREATE FUNCTION is_serving(workspace_id integer) RETURNS boolean
+    LANGUAGE c STABLE PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'shortener_is_serving';
+COMMENT ON FUNCTION is_serving(integer) IS 'whether the workspace is there and has not been deleted';
+
+CREATE FUNCTION is_retired(workspace_id integer, code text) RETURNS boolean
+    LANGUAGE c STABLE PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'shortener_is_retired';
+COMMENT ON FUNCTION is_retired(integer, text) IS 'whether the code was that of a link that has been removed';
+
 CREATE FUNCTION resolve_installed(code text, host text, installed boolean) RETURNS TABLE (
     http_status integer, location text, cache_seconds integer, link_id bigint, workspace_id bigint, expires_at timestamptz)
     LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-    SELECT a.http_status,
-           CASE WHEN a.http_status OPERATOR(pg_catalog.<) 400 THEN l.original_url END,
-           CASE WHEN a.http_status OPERATOR(pg_catalog.=) 404 THEN 60
-                WHEN a.http_status OPERATOR(pg_catalog.=) 410 THEN 3600
+    SELECT CASE WHEN l.id IS NULL THEN
+                    CASE WHEN shortener.is_retired(shortener.serving_workspace(resolve_installed.host), resolve_installed.code)
+                         THEN 410 ELSE 404 END
+                WHEN l.is_live THEN l.redirect_status::integer
+                ELSE 410 END,
+           CASE WHEN l.is_live THEN l.original_url END,
+           CASE WHEN l.id IS NULL THEN 60
+                WHEN NOT l.is_live THEN 3600
                 WHEN l.expires_at IS NULL THEN 300
                 ELSE least(300, pg_catalog.floor(pg_catalog.date_part('epoch',
                     l.expires_at OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp())))::integer
            END,
-           l.id, w.id::bigint, l.expires_at
-    FROM (SELECT coalesce((SELECT d.workspace_id FROM shortener.domain d
-                           WHERE d.host OPERATOR(pg_catalog.=) shortener.host_from_header(resolve_installed.host)),
-                          (SELECT s.id FROM shortener.workspace s
-                           WHERE s.slug OPERATOR(pg_catalog.=) pg_catalog.current_setting('shortener.default_workspace'))) AS id
-          OFFSET 0) w -- a fence: what is inside is computed once
-    LEFT JOIN shortener.link l
-        ON l.workspace_id OPERATOR(pg_catalog.=) w.id AND l.short_code OPERATOR(pg_catalog.=) resolve_installed.code
-    CROSS JOIN LATERAL (SELECT CASE
-        WHEN l.id IS NULL THEN
-            CASE WHEN EXISTS (SELECT FROM shortener.retired_code r
-                              WHERE r.workspace_id OPERATOR(pg_catalog.=) w.id
-                                AND r.short_code OPERATOR(pg_catalog.=) resolve_installed.code)
-                 THEN 410 ELSE 404 END
-        WHEN l.is_active AND l.deleted_at IS NULL
-             AND (l.expires_at IS NULL OR l.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp())
-             AND NOT EXISTS (SELECT FROM shortener.workspace g
-                             WHERE g.id OPERATOR(pg_catalog.=) w.id AND g.deleted_at IS NOT NULL)
-            THEN l.redirect_status::integer
-        ELSE 410 END AS http_status
-        OFFSET 0) a
+           l.id,
+           coalesce(l.workspace_id, shortener.serving_workspace(resolve_installed.host))::bigint,
+           l.expires_at
+    FROM (VALUES (true)) AS one (row)
+    LEFT JOIN (SELECT k.id, k.workspace_id, k.short_code, k.original_url, k.redirect_status, k.expires_at,
+                      k.is_active AND k.deleted_at IS NULL
+                      AND (k.expires_at IS NULL OR k.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp())
+                      AND shortener.is_serving(k.workspace_id) AS is_live
+               FROM shortener.link k) l
+        ON l.workspace_id OPERATOR(pg_catalog.=) shortener.serving_workspace(resolve_installed.host)
+       AND l.short_code OPERATOR(pg_catalog.=) resolve_installed.code
 $$;
 COMMENT ON FUNCTION resolve_installed(text, text, boolean) IS 'resolve(), once the tables are known to be there';
 

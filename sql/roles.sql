@@ -10,8 +10,9 @@ AS $$
         -- resolve, page_texts, and hearing of changes
         ('{redirector}', 'table', '{link}', 'SELECT',
             'id, workspace_id, short_code, original_url, redirect_status, is_active, deleted_at, expires_at'),
-        ('{redirector}', 'table', '{workspace}', 'SELECT', 'id, slug, not_found_text, gone_text, deleted_at'),
-        ('{redirector,writer,analyst,admin}', 'table', '{domain,retired_code}', 'SELECT', NULL),
+        ('{redirector}', 'table', '{workspace}', 'SELECT', 'id, slug, not_found_text, gone_text'),
+        ('{redirector,writer,analyst,admin}', 'table', '{domain}', 'SELECT', NULL),
+        ('{writer,analyst,admin}', 'table', '{retired_code,retired_number}', 'SELECT', NULL),
         ('{redirector}', 'function', '{notification_key,record_clicks,record_unknown_codes}', 'EXECUTE', NULL),
         ('{redirector}', 'table', '{click_batch,click_event,click_pending}', 'INSERT', NULL),
         ('{redirector}', 'table', '{user_agent,referrer,place,unknown_code}', 'SELECT, INSERT, UPDATE', NULL),
@@ -119,7 +120,7 @@ BEGIN
     SELECT array_agg(r.oid ORDER BY r.oid), string_agg(quote_ident(r.rolname), ', ' ORDER BY r.oid) INTO roles, list
         FROM shortener.role_access a JOIN pg_roles r ON r.oid = a.role WHERE a.capability = 'redirector';
     FOR t, command IN
-        SELECT unnest('{link,workspace,domain,retired_code}'::text[]), 'SELECT'
+        SELECT unnest('{link,workspace,domain}'::text[]), 'SELECT'
         UNION ALL
         SELECT unnest('{click_event,click_pending,user_agent,referrer,place,unknown_code}'::text[]), 'ALL'
     LOOP

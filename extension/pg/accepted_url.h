@@ -1,6 +1,7 @@
 #pragma once
 
-// What a function of ours has just checked, told to the triggers of link, so that they need not check it again.
+// What a function of ours has just checked, told to the triggers of link, so that they need not check it
+// again.
 
 #include <string_view>
 
@@ -15,6 +16,7 @@ namespace shortener {
 struct AcceptedUrl {
     std::string_view href;
     Digest digest;
+    std::string_view new_code; // a scrambled one, checked too, which nobody can have guessed; no data: none
 };
 
 // URLs that may be stored in a workspace, in the order of their digests.
@@ -23,15 +25,16 @@ struct AcceptedUrls {
     const AcceptedUrl* urls;
     int count;
 
-    // Whether a link that leads there may be stored; without a digest (no data) as a link of its own.
-    bool contains(int32 workspace, std::string_view href, std::string_view digest) const;
+    // What a link leads to that may be stored, without a digest (no data) as a link of its own; nullptr if it
+    // may not.
+    const AcceptedUrl* find(int32 workspace, std::string_view href, std::string_view digest) const;
 };
 
 // Those of the statement that is running, if any.
 extern const AcceptedUrls* accepted_urls;
 
-// Runs `store`, whose statement stores links with these URLs. What a user's trigger stores meanwhile is compared with
-// them like everything else.
+// Runs `store`, whose statement stores links with these URLs. What a user's trigger stores meanwhile is
+// compared with them like everything else.
 template <typename Store> void store_accepted(const AcceptedUrls& urls, Store&& store) {
     const AcceptedUrls* const outer = accepted_urls;
     accepted_urls = &urls;

@@ -94,7 +94,7 @@ bool find(const Sha256& digest, StoredKey& key) {
     memcpy(VARDATA(wanted), digest.bytes, sizeof digest.bytes);
     const OwnerSection section =
         OwnerSection::to_read({"api_key", "workspace", "api_key_use", "workspace_user"});
-    const Rows rows = statement.run_latest({{"digest", PointerGetDatum(wanted)}});
+    const Rows rows = statement.read_latest({{"digest", PointerGetDatum(wanted)}});
     section.end();
     if (rows.count() != 1 || !equal(digest, rows[0].required<std::string_view>(1)))
         return false;

@@ -90,29 +90,22 @@ bool extend_link(const LinkRequest& request, Link& link) {
 }
 
 // Runs a statement that stores this URL, which has been checked.
-Rows store_url(const Workspace& workspace, std::string_view href, const Digest& digest,
+Rows store_url(const Workspace& workspace, const CheckedUrl& url, std::string_view new_code,
                KeptStatement& statement, std::initializer_list<Argument> arguments) {
-    const AcceptedUrl url{href, digest};
+    const AcceptedUrl accepted{url.href, url.digest, new_code};
     Rows rows(nullptr, 0);
-    store_accepted({workspace.id, &url, 1}, [&] { rows = statement.run(arguments); });
+    store_accepted({workspace.id, &accepted, 1}, [&] { rows = statement.run(arguments); });
     return rows;
 }
 
-// False when the code or the digest is taken already, or when a generated code is reserved or retired. Those
-// of an alias are for the trigger to refuse. What is stored may be other than what was asked for, by a
-// trigger.
-bool insert_link(const LinkRequest& request, int64 id, std::string_view code, Link& link) {
+// False when the code or the digest is taken already. What is stored may be other than what was asked for, by
+// a trigger.
+bool insert_link(const LinkRequest& request, int64 id, const Code& code, Link& link) {
     static KeptStatement statement(
         "INSERT INTO shortener.link (id, workspace_id, short_code, original_url, url_digest, redirect_status,"
         " expires_at, title, description, metadata, created_by, created_ip) "
-        "SELECT $id, $workspace, $code, $url, $digest, $redirect_status,"
-        " $expires_at, $title, $description, $metadata, $created_by, $created_ip "
-        "WHERE $is_alias OR NOT ("
-        " EXISTS (SELECT FROM shortener.reserved_code r WHERE r.code OPERATOR(pg_catalog.=) "
-        "pg_catalog.lower($code COLLATE pg_catalog.\"C\"))"
-        " OR EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) "
-        "$workspace"
-        " AND r.short_code OPERATOR(pg_catalog.=) $code)) "
+        "VALUES ($id, $workspace, $code, $url, $digest, $redirect_status,"
+        " $expires_at, $title, $description, $metadata, $created_by, $created_ip) "
         "ON CONFLICT DO NOTHING RETURNING id, short_code, original_url, expires_at",
         {{"id", INT8OID},
          {"workspace", INT4OID},
@@ -125,22 +118,22 @@ bool insert_link(const LinkRequest& request, int64 id, std::string_view code, Li
          {"description", TEXTOID},
          {"metadata", JSONBOID},
          {"created_by", TEXTOID},
-         {"created_ip", INETOID},
-         {"is_alias", BOOLOID}});
-    const Rows rows = store_url(*request.workspace, request.url->href, request.url->digest, statement,
-                                {{"id", Int64GetDatum(id)},
-                                 {"workspace", Int32GetDatum(request.workspace->id)},
-                                 {"code", text_datum(code)},
-                                 {"url", text_datum(request.url->href)},
-                                 {"digest", request.digest},
-                                 {"redirect_status", Int16GetDatum(request.redirect_status)},
-                                 {"expires_at", expiry_value(request.expires_at)},
-                                 {"title", request.title},
-                                 {"description", request.description},
-                                 {"metadata", request.metadata},
-                                 {"created_by", request.created_by},
-                                 {"created_ip", request.created_ip},
-                                 {"is_alias", BoolGetDatum(request.alias.data() != nullptr)}});
+         {"created_ip", INETOID}});
+    const Rows rows = store_url(
+        *request.workspace, *request.url,
+        request.alias.data() ? std::string_view() : unguessable(*request.workspace, code), statement,
+        {{"id", Int64GetDatum(id)},
+         {"workspace", Int32GetDatum(request.workspace->id)},
+         {"code", text_datum(code.view())},
+         {"url", text_datum(request.url->href)},
+         {"digest", request.digest},
+         {"redirect_status", Int16GetDatum(request.redirect_status)},
+         {"expires_at", expiry_value(request.expires_at)},
+         {"title", request.title},
+         {"description", request.description},
+         {"metadata", request.metadata},
+         {"created_by", request.created_by},
+         {"created_ip", request.created_ip}});
     if (rows.empty()) {
         rows.release();
         return false;
@@ -154,7 +147,7 @@ Link create_alias(const LinkRequest& request) {
     const Code code = Code::from(request.alias);
     for (int attempt = 1; attempt <= max_hidden_attempts; attempt++) {
         const int64 id = offer_id(style);
-        if (Link link; insert_link(request, id, code.view(), link)) {
+        if (Link link; insert_link(request, id, code, link)) {
             spend_id(style, id);
             return link;
         }
@@ -186,7 +179,12 @@ Link create_or_get(const LinkRequest& request) {
             }
             id = offer_id(style);
             code = code_of(*request.workspace, id);
-            if (insert_link(request, id, code.view(), link)) {
+            if (bool is_used = false; find_used_codes(*request.workspace, &code, &id, 1, &is_used)) {
+                spend_id(style, id);
+                id = -1;
+                continue;
+            }
+            if (insert_link(request, id, code, link)) {
                 spend_id(style, id);
                 return link;
             }
@@ -259,7 +257,7 @@ SHORTENER_FUNCTION(shortener_shorten) {
     request.workspace = &workspace;
     request.url = &url;
     request.digest = digest_datum(url.digest);
-    request.expires_at = workspace.default_expiry;
+    request.expires_at = workspace.default_expiry();
     request.redirect_status = workspace.redirect_status;
     const Code code = create_or_get(request).code;
     SPI_finish();
@@ -289,7 +287,7 @@ SHORTENER_FUNCTION(shortener_create_link) {
     if (!alias.data() && reuse)
         request.digest = digest_datum(url.digest);
     request.alias = alias;
-    request.expires_at = optional_expiry(fcinfo, 2).value_or(workspace.default_expiry);
+    request.expires_at = optional_expiry(fcinfo, 2).value_or(workspace.default_expiry());
     request.redirect_status = optional_status(fcinfo, 3).value_or(workspace.redirect_status);
     request.title = optional_value(fcinfo, 4);
     request.description = optional_value(fcinfo, 5);
@@ -348,7 +346,7 @@ SHORTENER_FUNCTION(shortener_update_link) {
     const std::optional<TimestampTz> expires_at = optional_expiry(fcinfo, 2);
     const std::optional<int16> status = optional_status(fcinfo, 3);
     const Rows rows =
-        store_url(workspace, url.href, url.digest, statement,
+        store_url(workspace, url, {}, statement,
                   {{"workspace", Int32GetDatum(workspace.id)},
                    {"code", PG_GETARG_DATUM(0)},
                    {"url", moves ? Value(text_datum(url.href)) : std::nullopt},

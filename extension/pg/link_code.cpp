@@ -5,6 +5,7 @@
 
 #include "pg/errors.h"
 #include "pg/guard.h"
+#include "pg/owner_section.h"
 #include "pg/plans.h"
 #include "pg/snowflake.h"
 
@@ -13,6 +14,7 @@ extern "C" {
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
+#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
 }
@@ -72,6 +74,20 @@ Oid id_sequence() {
     return sequence;
 }
 
+Datum code_array(const Code* codes, int count) {
+    Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count));
+    for (int i = 0; i < count; i++)
+        elements[i] = text_datum(codes[i].view());
+    return PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+Datum id_array(const int64* ids, int count) {
+    Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count));
+    for (int i = 0; i < count; i++)
+        elements[i] = Int64GetDatum(ids[i]);
+    return PointerGetDatum(construct_array(elements, count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
 } // namespace
 
 Code Code::from(std::string_view text) {
@@ -85,6 +101,13 @@ Code code_of(const Workspace& workspace, int64 id) {
         workspace.code_style == CodeStyle::scrambled ? scramble(SipKey::from_bytes(workspace.key), id) : id;
     char digits[base62_max_length];
     return Code::from({digits, base62_encode(number, digits)});
+}
+
+std::optional<int64> number_of(const Workspace& workspace, std::string_view code) {
+    std::int64_t number;
+    if (base62_decode(code, number) != Base62Error::none || number < scramble_first)
+        return std::nullopt;
+    return unscramble(SipKey::from_bytes(workspace.key), number);
 }
 
 int64 offer_id(CodeStyle style) {
@@ -116,24 +139,62 @@ void return_id(CodeStyle style, int64 id) {
         spare_ids.ids[spare_ids.count++] = id;
 }
 
-bool is_any_code_taken(const Workspace& workspace, const Code* codes, int count) {
+bool find_used_codes(const Workspace& workspace, const Code* codes, const int64* ids, int count, bool* used) {
+    // A sequence may have gone back to numbers already retired, after a failover by logical replication for
+    // example.
     static KeptStatement statement(
-        "SELECT FROM pg_catalog.unnest($codes) c (code) CROSS JOIN LATERAL ("
-        " SELECT FROM shortener.link l WHERE l.workspace_id OPERATOR(pg_catalog.=) $workspace"
-        "  AND l.short_code OPERATOR(pg_catalog.=) c.code"
+        "SELECT c.ordinal::pg_catalog.int4 FROM ROWS FROM (pg_catalog.unnest($codes), "
+        "pg_catalog.unnest($ids))"
+        " WITH ORDINALITY c (code, id, ordinal) CROSS JOIN LATERAL ("
+        " SELECT FROM shortener.retired_number r WHERE r.workspace_id OPERATOR(pg_catalog.=) $workspace"
+        "  AND r.highest OPERATOR(pg_catalog.>=) c.id AND $is_scrambled"
         " UNION ALL SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) "
         "$workspace"
         "  AND r.short_code OPERATOR(pg_catalog.=) c.code"
         " UNION ALL SELECT FROM shortener.reserved_code r"
         "  WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(c.code COLLATE pg_catalog.\"C\")"
-        " OFFSET 0) t LIMIT 1",
+        " OFFSET 0) u",
+        {{"workspace", INT4OID}, {"codes", TEXTARRAYOID}, {"ids", INT8ARRAYOID}, {"is_scrambled", BOOLOID}});
+    const auto section = OwnerSection::to_read({"retired_number", "retired_code", "reserved_code"});
+    const Rows rows =
+        statement.read_latest({{"workspace", Int32GetDatum(workspace.id)},
+                               {"codes", code_array(codes, count)},
+                               {"ids", id_array(ids, count)},
+                               {"is_scrambled", BoolGetDatum(workspace.code_style == CodeStyle::scrambled)}});
+    section.end();
+    for (uint64 i = 0; i < rows.count(); i++)
+        used[rows[i].required<int32>(1) - 1] = true;
+    const bool found = !rows.empty();
+    rows.release();
+    return found;
+}
+
+void draw_codes(const Workspace& workspace, Code* codes, int64* ids, int count) {
+    bool* const used = static_cast<bool*>(palloc(count));
+    memset(used, true, count);
+    for (int attempt = 1; attempt <= max_attempts; attempt++) {
+        for (int i = 0; i < count; i++)
+            if (used[i]) {
+                ids[i] = take_id(workspace.code_style);
+                codes[i] = code_of(workspace, ids[i]);
+                used[i] = false;
+            }
+        if (!find_used_codes(workspace, codes, ids, count, used))
+            return;
+        CHECK_FOR_INTERRUPTS();
+    }
+    raise_no_free_code();
+}
+
+bool is_any_code_taken(const Workspace& workspace, const Code* codes, int count) {
+    static KeptStatement statement(
+        "SELECT FROM pg_catalog.unnest($codes) c (code) CROSS JOIN LATERAL (SELECT FROM shortener.link l"
+        " WHERE l.workspace_id OPERATOR(pg_catalog.=) $workspace AND l.short_code OPERATOR(pg_catalog.=) "
+        "c.code OFFSET 0)"
+        " t LIMIT 1",
         {{"workspace", INT4OID}, {"codes", TEXTARRAYOID}});
-    Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count));
-    for (int i = 0; i < count; i++)
-        elements[i] = text_datum(codes[i].view());
-    const Rows rows = statement.run(
-        {{"workspace", Int32GetDatum(workspace.id)},
-         {"codes", PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT))}});
+    const Rows rows =
+        statement.run({{"workspace", Int32GetDatum(workspace.id)}, {"codes", code_array(codes, count)}});
     const bool is_taken = !rows.empty();
     rows.release();
     return is_taken;

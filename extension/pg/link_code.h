@@ -2,11 +2,12 @@
 
 // The numbers and codes of new links.
 
+#include <optional>
 #include <string_view>
 
 #include "core/code.h"
 
-#include "pg/workspaces.h"
+#include "pg/workspace_memory.h"
 
 extern "C" {
 #include "postgres.h"
@@ -23,6 +24,10 @@ struct Code {
 
 Code code_of(const Workspace& workspace, int64 id);
 
+// The number whose scrambled code this is or would be, whether or not it was ever given out; none for what is
+// no scrambled code.
+std::optional<int64> number_of(const Workspace& workspace, std::string_view code);
+
 // Numbers of links. One stays on offer in this session until it is spent: when another session made the same
 // link first, or the transaction failed before anybody saw the code, the next link gets it. So races burn
 // no numbers.
@@ -33,6 +38,18 @@ void spend_id(CodeStyle style, int64 id);
 int64 take_id(CodeStyle style);
 void return_id(CodeStyle style, int64 id);
 
+// Marks those of the codes of these numbers that are reserved or were used before, and tells whether there
+// are any.
+bool find_used_codes(const Workspace& workspace, const Code* codes, const int64* ids, int count, bool* used);
+
+// Takes numbers whose codes are neither.
+void draw_codes(const Workspace& workspace, Code* codes, int64* ids, int count);
+
+// The code if it is one that nobody can have guessed before it was generated; no data otherwise.
+inline std::string_view unguessable(const Workspace& workspace, const Code& code) {
+    return workspace.code_style == CodeStyle::scrambled ? code.view() : std::string_view();
+}
+
 // So often another number is tried when the code of one is taken.
 inline constexpr int max_attempts = 100'000;
 [[noreturn]] void raise_no_free_code();
@@ -41,8 +58,7 @@ inline constexpr int max_attempts = 100'000;
 // session.
 inline constexpr int max_hidden_attempts = 10;
 
-// Whether no link can be made with any of these codes because visible links, the reserved words or the
-// retired codes have them. Between SPI_connect and SPI_finish.
+// Whether a link that the caller can see has one of these codes. Between SPI_connect and SPI_finish.
 bool is_any_code_taken(const Workspace& workspace, const Code* codes, int count);
 
 } // namespace shortener

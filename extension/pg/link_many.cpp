@@ -90,13 +90,14 @@ void find_known(const Workspace& workspace, Entry* entries, int count) {
         " AND expires_at OPERATOR(pg_catalog.<) $expires_at",
         {{"workspace", INT4OID}, {"digests", BYTEAARRAYOID}, {"expires_at", TIMESTAMPTZOID}});
     const Datum workspace_id = Int32GetDatum(workspace.id);
+    const TimestampTz default_expiry = workspace.default_expiry();
     const Pending pending(entries, count, [](const Entry&) { return true; });
     for (int i = 0; i < count; i++)
         entries[i].ends_early = false;
     const Rows found = find.run({{"workspace", workspace_id}, {"digests", pending.digests}});
     for (uint64 i = 0; i < found.count(); i++) {
         Entry& entry = pending.at(found[i].required<int64>(1));
-        entry.ends_early = found[i].get<TimestampTz>(3).value_or(DT_NOEND) < workspace.default_expiry;
+        entry.ends_early = found[i].get<TimestampTz>(3).value_or(DT_NOEND) < default_expiry;
         if (!entry.ends_early)
             finish(entry, found[i].required<std::string_view>(2), false);
     }
@@ -104,7 +105,7 @@ void find_known(const Workspace& workspace, Entry* entries, int count) {
     if (early.count > 0)
         extend.run({{"workspace", workspace_id},
                     {"digests", early.digests},
-                    {"expires_at", TimestampTzGetDatum(workspace.default_expiry)}});
+                    {"expires_at", TimestampTzGetDatum(default_expiry)}});
 }
 
 // Inserts a link for each entry that has none, in the order of the digests, so that two calls with the same
@@ -117,11 +118,6 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
         " CASE WHEN pg_catalog.isfinite($expires_at) THEN $expires_at END"
         " FROM ROWS FROM (pg_catalog.unnest($ids), pg_catalog.unnest($codes), pg_catalog.unnest($urls),"
         "  pg_catalog.unnest($digests)) WITH ORDINALITY n (id, code, url, digest, ordinal) "
-        "WHERE NOT EXISTS (SELECT FROM shortener.reserved_code r"
-        " WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(n.code COLLATE pg_catalog.\"C\") OFFSET 0)"
-        " AND NOT EXISTS (SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) "
-        "$workspace"
-        " AND r.short_code OPERATOR(pg_catalog.=) n.code OFFSET 0) "
         "ORDER BY n.ordinal ON CONFLICT DO NOTHING RETURNING id, short_code",
         {{"workspace", INT4OID},
          {"ids", INT8ARRAYOID},
@@ -138,14 +134,17 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
     Datum* const codes = static_cast<Datum*>(palloc(size));
     Datum* const hrefs = static_cast<Datum*>(palloc(size));
     AcceptedUrl* const accepted = static_cast<AcceptedUrl*>(palloc(sizeof(AcceptedUrl) * pending.count));
+    int64* const drawn_ids = static_cast<int64*>(palloc(sizeof(int64) * pending.count));
+    Code* const drawn_codes = static_cast<Code*>(palloc(sizeof(Code) * pending.count));
+    draw_codes(workspace, drawn_codes, drawn_ids, pending.count);
     for (int i = 0; i < pending.count; i++) {
         Entry& entry = *pending.entries[i];
-        entry.id = take_id(workspace.code_style);
-        entry.code = code_of(workspace, entry.id);
+        entry.id = drawn_ids[i];
+        entry.code = drawn_codes[i];
         ids[i] = Int64GetDatum(entry.id);
         codes[i] = text_datum(entry.code.view());
         hrefs[i] = text_datum(urls[entry.position].href);
-        accepted[i] = {urls[entry.position].href, entry.digest};
+        accepted[i] = {urls[entry.position].href, entry.digest, unguessable(workspace, entry.code)};
     }
     Rows made(nullptr, 0);
     store_accepted({workspace.id, accepted, pending.count}, [&] {
@@ -155,7 +154,7 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
                               {"urls", array_of(hrefs, pending.count, TEXTOID)},
                               {"digests", pending.digests},
                               {"redirect_status", Int16GetDatum(workspace.redirect_status)},
-                              {"expires_at", TimestampTzGetDatum(workspace.default_expiry)}});
+                              {"expires_at", TimestampTzGetDatum(workspace.default_expiry())}});
     });
     // Rows come in the order of the insert, less those that met another.
     int place = 0;

@@ -3,9 +3,11 @@
 // They run with the rights of whoever changes links, read the changed rows from the tuplestores that the executor hands
 // them, never by name, and name tables only in an OwnerSection.
 
+#include <algorithm>
 #include <iterator>
 
 #include "pg/guard.h"
+#include "pg/link_code.h"
 #include "pg/notifications.h"
 #include "pg/owner_section.h"
 #include "pg/plans.h"
@@ -13,6 +15,7 @@
 #include "pg/text.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -151,21 +154,29 @@ class TransitionTable {
     MemoryContext context_ = CurrentMemoryContext;
 };
 
+// The number whose scrambled code the link has, its own or, by chance, another; −1 for any other code.
+int64 number_in_code(const LinkRow& row) {
+    const std::optional<Workspace> workspace = find_workspace_if_any(row.workspace());
+    return workspace ? number_of(*workspace, row.code()).value_or(-1) : -1;
+}
+
 // Workspaces and codes of links, as parameters of a statement.
 class Codes {
   public:
-    void add(const LinkRow& row) {
+    void add(const LinkRow& row, int64 number = -1) {
         workspaces_[count_] = row.values[workspace_id];
+        numbers_[count_] = Int64GetDatum(number);
         codes_[count_++] = text_datum(row.code());
     }
     bool empty() const { return count_ == 0; }
     struct Parameters {
-        Argument workspaces, codes;
+        Argument workspaces, codes, numbers;
     };
     Parameters take() {
         const Parameters taken{
             {"workspaces", PointerGetDatum(construct_array(workspaces_, count_, INT4OID, 4, true, TYPALIGN_INT))},
-            {"codes", PointerGetDatum(construct_array(codes_, count_, TEXTOID, -1, false, TYPALIGN_INT))}};
+            {"codes", PointerGetDatum(construct_array(codes_, count_, TEXTOID, -1, false, TYPALIGN_INT))},
+            {"numbers", PointerGetDatum(construct_array(numbers_, count_, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE))}};
         count_ = 0;
         return taken;
     }
@@ -173,6 +184,7 @@ class Codes {
   private:
     Datum workspaces_[batch_size];
     Datum codes_[batch_size];
+    Datum numbers_[batch_size];
     int count_ = 0;
 };
 
@@ -226,19 +238,23 @@ void refuse_used_codes(Codes& codes) {
     if (codes.empty())
         return;
     static KeptStatement refused(
-        "SELECT n.short_code, r.reserved FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes))"
-        " n (workspace_id, short_code) CROSS JOIN LATERAL ("
+        "SELECT n.short_code, r.reserved FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes),"
+        " pg_catalog.unnest($numbers)) n (workspace_id, short_code, number) CROSS JOIN LATERAL ("
         " SELECT true AS reserved FROM shortener.reserved_code"
         "  WHERE code OPERATOR(pg_catalog.=) pg_catalog.lower(n.short_code COLLATE pg_catalog.\"C\")"
         " UNION ALL"
         " SELECT false FROM shortener.retired_code"
         "  WHERE workspace_id OPERATOR(pg_catalog.=) n.workspace_id"
         "    AND short_code OPERATOR(pg_catalog.=) n.short_code"
+        " UNION ALL"
+        " SELECT false FROM shortener.retired_number"
+        "  WHERE workspace_id OPERATOR(pg_catalog.=) n.workspace_id"
+        "    AND highest OPERATOR(pg_catalog.>=) n.number AND n.number OPERATOR(pg_catalog.>=) 0"
         " OFFSET 0) r LIMIT 1",
-        {{"workspaces", INT4ARRAYOID}, {"codes", TEXTARRAYOID}});
-    const auto section = OwnerSection::to_read({"reserved_code", "retired_code"});
+        {{"workspaces", INT4ARRAYOID}, {"codes", TEXTARRAYOID}, {"numbers", INT8ARRAYOID}});
+    const auto section = OwnerSection::to_read({"reserved_code", "retired_code", "retired_number"});
     const Codes::Parameters parameters = codes.take();
-    const Rows rows = refused.run_latest({parameters.workspaces, parameters.codes});
+    const Rows rows = refused.run_latest({parameters.workspaces, parameters.codes, parameters.numbers});
     section.end();
     if (rows.empty()) {
         rows.release();
@@ -254,9 +270,67 @@ void refuse_used_codes(Codes& codes) {
                     errhint("Choose another alias.")));
 }
 
-// The codes of removed links, which no link may have again; the only place where that is written. Whoever may delete a
-// link need not have a right on that table. Somebody may have retired the code of a link by hand. Nobody can do so twice
-// at once, since the link is locked; ON CONFLICT would take twice as long.
+// The highest of the numbers whose scrambled codes are retired, for each workspace.
+class RetiredNumbers {
+  public:
+    void add(int32 workspace, int64 number) {
+        int place = 0;
+        while (place < count_ && workspaces_[place] != workspace)
+            place++;
+        if (place == count_) {
+            workspaces_[count_] = workspace;
+            highest_[count_] = number;
+            codes_[count_++] = 0;
+        }
+        highest_[place] = std::max(highest_[place], number);
+        codes_[place]++;
+    }
+    void retire();
+
+  private:
+    int32 workspaces_[batch_size];
+    int64 highest_[batch_size];
+    int64 codes_[batch_size];
+    int count_ = 0;
+};
+
+// Rows that another transaction holds stay as they are: nobody waits. Above READ COMMITTED, where a row that another
+// has taken in is an error, all do.
+void RetiredNumbers::retire() {
+    if (count_ == 0)
+        return;
+    static KeptStatement statement(
+        "WITH taken_in AS (DELETE FROM shortener.retired_number r WHERE r.ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
+        "  SELECT o.ctid FROM shortener.retired_number o"
+        "  WHERE $takes_in AND o.workspace_id OPERATOR(pg_catalog.=) ANY ($workspaces) FOR UPDATE SKIP LOCKED))"
+        " RETURNING r.workspace_id, r.highest, r.codes) "
+        "INSERT INTO shortener.retired_number AS r (workspace_id, highest, codes)"
+        " SELECT n.workspace_id, pg_catalog.max(n.highest), pg_catalog.sum(n.codes)::pg_catalog.int8 FROM ("
+        "  SELECT u.workspace_id, u.highest, u.codes FROM ROWS FROM (pg_catalog.unnest($workspaces),"
+        "   pg_catalog.unnest($highest), pg_catalog.unnest($codes)) u (workspace_id, highest, codes)"
+        "  UNION ALL SELECT t.workspace_id, t.highest, t.codes FROM taken_in t) n"
+        " GROUP BY n.workspace_id ORDER BY n.workspace_id"
+        " ON CONFLICT (workspace_id, highest) DO UPDATE"
+        "  SET codes = r.codes OPERATOR(pg_catalog.+) excluded.codes",
+        {{"takes_in", BOOLOID}, {"workspaces", INT4ARRAYOID}, {"highest", INT8ARRAYOID}, {"codes", INT8ARRAYOID}});
+    const auto array_of = [this](const auto& numbers, Oid type, int size, char alignment) {
+        Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count_));
+        for (int i = 0; i < count_; i++)
+            elements[i] = static_cast<Datum>(numbers[i]);
+        return PointerGetDatum(construct_array(elements, count_, type, size, true, alignment));
+    };
+    const auto section = OwnerSection::to_write({"retired_number"});
+    statement.run({{"takes_in", BoolGetDatum(!IsolationUsesXactSnapshot())},
+                   {"workspaces", array_of(workspaces_, INT4OID, 4, TYPALIGN_INT)},
+                   {"highest", array_of(highest_, INT8OID, 8, TYPALIGN_DOUBLE)},
+                   {"codes", array_of(codes_, INT8OID, 8, TYPALIGN_DOUBLE)}});
+    section.end();
+    count_ = 0;
+}
+
+// The codes of removed links, which no link may have again; the only place where that is written, with the numbers
+// above. Whoever may delete a link need not have a right on that table. Somebody may have retired the code of a link by
+// hand. Nobody can do so twice at once, since the link is locked; ON CONFLICT would take twice as long.
 void retire(Codes& codes) {
     if (codes.empty())
         return;
@@ -341,7 +415,8 @@ SHORTENER_FUNCTION(shortener_after_link_insert) {
             LinkRow row;
             if (!inserted.next(row))
                 return false;
-            codes->add(row);
+            if (!was_generated(row.stored_url()))
+                codes->add(row, number_in_code(row));
             urls->add(row);
             // A cache may hold "unknown" for an alias that somebody tried before it was made. Nobody knew a generated
             // code before, and a link with a digest has one.
@@ -393,6 +468,7 @@ SHORTENER_FUNCTION(shortener_after_link_delete) {
     TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_DELETE | TRIGGER_EVENT_AFTER, true, false);
     SPI_connect();
     Codes* const codes = allocate<Codes>();
+    RetiredNumbers* const numbers = allocate<RetiredNumbers>();
     ChangedCodes* const changed = allocate<ChangedCodes>();
     TransitionTable deleted(data->tg_oldtable, data->tg_relation);
     in_batches(
@@ -400,13 +476,19 @@ SHORTENER_FUNCTION(shortener_after_link_delete) {
             LinkRow row;
             if (!deleted.next(row))
                 return false;
-            codes->add(row);
+            if (const int64 number = number_in_code(row); number >= 0 && number == DatumGetInt64(row.values[id]))
+                numbers->add(row.workspace(), number);
+            else
+                codes->add(row);
             // Whoever was gone before is gone now: a cleanup of expired links tells nobody.
             if (row.redirects())
                 changed->add(row.workspace(), row.code());
             return true;
         },
-        [&] { retire(*codes); });
+        [&] {
+            retire(*codes);
+            numbers->retire();
+        });
     deleted.close();
     changed->notify();
     SPI_finish();

@@ -3,17 +3,12 @@
 #include "core/host.h"
 
 #include "pg/guard.h"
-#include "pg/owner_section.h"
-#include "pg/plans.h"
 #include "pg/text.h"
 #include "pg/url.h"
 
 extern "C" {
-#include "catalog/pg_type.h"
 #include "common/cryptohash.h"
 #include "common/sha2.h"
-#include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/memutils.h"
 }
 
@@ -62,74 +57,6 @@ LinkError error_of(const Url& url) {
     return LinkError::none;
 }
 
-// Texts for a statement, each with the place of the URL that it belongs to.
-class PlacedTexts {
-  public:
-    void add(std::string_view text, int place) {
-        if (count_ == capacity_) {
-            capacity_ = capacity_ ? 2 * capacity_ : 16;
-            const Size size = sizeof(Datum) * capacity_;
-            texts_ = static_cast<Datum*>(texts_ ? repalloc(texts_, size) : palloc(size));
-            places_ = static_cast<Datum*>(places_ ? repalloc(places_, size) : palloc(size));
-        }
-        texts_[count_] = text_datum(text);
-        places_[count_++] = Int32GetDatum(place);
-    }
-    int count() const { return count_; }
-    Datum texts() const {
-        return PointerGetDatum(construct_array(texts_, count_, TEXTOID, -1, false, TYPALIGN_INT));
-    }
-    Datum places() const {
-        return PointerGetDatum(construct_array(places_, count_, INT4OID, 4, true, TYPALIGN_INT));
-    }
-
-  private:
-    Datum* texts_ = nullptr;
-    Datum* places_ = nullptr;
-    int count_ = 0;
-    int capacity_ = 0;
-};
-
-struct HostTexts {
-    PlacedTexts hosts;    // by which it may be a domain of ours
-    PlacedTexts patterns; // by which it may be blocked
-
-    void add(std::string_view host, int place) {
-        char storage[host_max_length + 1], twin_storage[twin_max_length];
-        hosts.add(host, place);
-        each_host_pattern(host, storage, [&](std::string_view pattern) { patterns.add(pattern, place); });
-        if (const std::string_view twin = address_twin(host, twin_storage); !twin.empty()) {
-            hosts.add(twin, place);
-            patterns.add(twin, place);
-        }
-    }
-};
-
-void refuse_hosts(const HostTexts& texts, CheckedUrl* urls) {
-    static KeptStatement statement(
-        "SELECT h.place, true FROM ROWS FROM (pg_catalog.unnest($hosts), pg_catalog.unnest($host_places))"
-        " h (host, place) CROSS JOIN LATERAL (SELECT FROM shortener.domain d"
-        "  WHERE d.host OPERATOR(pg_catalog.=) h.host OFFSET 0) d "
-        "UNION ALL "
-        "SELECT p.place, false FROM ROWS FROM (pg_catalog.unnest($patterns), "
-        "pg_catalog.unnest($pattern_places))"
-        " p (pattern, place) CROSS JOIN LATERAL (SELECT FROM shortener.blocked_host b"
-        "  WHERE b.pattern OPERATOR(pg_catalog.=) p.pattern OFFSET 0) b",
-        {{"hosts", TEXTARRAYOID},
-         {"host_places", INT4ARRAYOID},
-         {"patterns", TEXTARRAYOID},
-         {"pattern_places", INT4ARRAYOID}});
-    const auto section = OwnerSection::to_read({"domain", "blocked_host"});
-    const Rows rows = statement.run({{"hosts", texts.hosts.texts()},
-                                     {"host_places", texts.hosts.places()},
-                                     {"patterns", texts.patterns.texts()},
-                                     {"pattern_places", texts.patterns.places()}});
-    section.end();
-    for (uint64 i = 0; i < rows.count(); i++)
-        urls[rows[i].required<int32>(1)].link_error =
-            rows[i].required<bool>(2) ? LinkError::own_domain : LinkError::blocked_host;
-}
-
 } // namespace
 
 CheckedUrl check_url(const Workspace& workspace, std::string_view given) {
@@ -153,22 +80,18 @@ CheckedUrl check_url(const Workspace& workspace, std::string_view given) {
 }
 
 void check_hosts(CheckedUrl* urls, int count) {
-    constexpr int patterns_at_once = 10'000; // so that many URLs take no more memory than some
-    const MemoryContext batch =
-        AllocSetContextCreate(CurrentMemoryContext, "shortener hosts", ALLOCSET_DEFAULT_SIZES);
-    const MemoryContext caller = MemoryContextSwitchTo(batch);
-    for (int i = 0; i < count;) {
-        HostTexts texts;
-        for (; i < count && texts.patterns.count() < patterns_at_once; i++)
-            if (!urls[i].refused())
-                texts.add(urls[i].host, i);
-        if (texts.patterns.count() > 0)
-            refuse_hosts(texts, urls);
-        MemoryContextReset(batch);
-        CHECK_FOR_INTERRUPTS();
-    }
-    MemoryContextSwitchTo(caller);
-    MemoryContextDelete(batch);
+    const Size size = sizeof(std::string_view) * (count + 1);
+    std::string_view* const hosts = static_cast<std::string_view*>(palloc_extended(size, MCXT_ALLOC_HUGE));
+    HostStatus* const statuses = static_cast<HostStatus*>(palloc(sizeof(HostStatus) * (count + 1)));
+    for (int i = 0; i < count; i++)
+        hosts[i] = urls[i].refused() ? std::string_view() : urls[i].host;
+    find_host_statuses(hosts, statuses, count);
+    for (int i = 0; i < count; i++)
+        if (!urls[i].refused() && statuses[i] != HostStatus::free)
+            urls[i].link_error =
+                statuses[i] == HostStatus::own_domain ? LinkError::own_domain : LinkError::blocked_host;
+    pfree(hosts);
+    pfree(statuses);
 }
 
 void raise_refusal(const CheckedUrl& url, std::string_view given) {

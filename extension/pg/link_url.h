@@ -7,7 +7,7 @@
 #include "core/url.h"
 
 #include "pg/errors.h"
-#include "pg/workspaces.h"
+#include "pg/workspace_memory.h"
 
 extern "C" {
 #include "postgres.h"

@@ -77,9 +77,15 @@ void KeptStatement::prepare() {
 }
 
 Rows KeptStatement::run_latest(std::initializer_list<Argument> arguments) {
-    if (IsInParallelMode()) // no snapshot may be taken now
-        return run(arguments, GetActiveSnapshot(), true);
     return run(arguments, GetLatestSnapshot(), false);
+}
+
+Rows KeptStatement::read_latest(std::initializer_list<Argument> arguments) {
+    return run(arguments, IsInParallelMode() ? GetActiveSnapshot() : GetLatestSnapshot(), true);
+}
+
+Rows KeptStatement::read_active(std::initializer_list<Argument> arguments) {
+    return run(arguments, GetActiveSnapshot(), true);
 }
 
 Rows KeptStatement::run(std::initializer_list<Argument> arguments, Snapshot snapshot, bool read_only) {

@@ -114,6 +114,13 @@ class KeptStatement {
     // The same with a snapshot taken now at every isolation level, as foreign keys are checked.
     Rows run_latest(std::initializer_list<Argument> arguments = {});
 
+    // The same for a SELECT that may run in a read-only function and in a parallel worker, where it sees no
+    // more than the query that it is part of.
+    Rows read_latest(std::initializer_list<Argument> arguments);
+
+    // The same, seeing what the query that it is part of sees.
+    Rows read_active(std::initializer_list<Argument> arguments);
+
   private:
     Rows run(std::initializer_list<Argument> arguments, Snapshot snapshot, bool read_only);
     void prepare();

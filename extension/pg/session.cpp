@@ -131,7 +131,7 @@ Binding binding_in_tables(Oid role) {
         " OR ($inherits AND pg_catalog.pg_has_role($role, role, 'USAGE')) ORDER BY 2 DESC",
         {{"role", OIDOID}, {"inherits", BOOLOID}});
     const OwnerSection section = OwnerSection::to_read({"role_workspace"});
-    const Rows rows = statement.run_latest(
+    const Rows rows = statement.read_latest(
         {{"role", ObjectIdGetDatum(role)}, {"inherits", BoolGetDatum(!superuser_arg(role))}});
     section.end();
     Binding binding{Binding::Kind::unbound, 0};
@@ -153,7 +153,7 @@ int32 workspace_of_slug(std::string_view slug) {
         " AND deleted_at IS NULL",
         {{"slug", TEXTOID}});
     const OwnerSection section = OwnerSection::to_read({"workspace"});
-    const Rows rows = statement.run_latest({{"slug", text_datum(slug)}});
+    const Rows rows = statement.read_latest({{"slug", text_datum(slug)}});
     section.end();
     return rows.empty() ? 0 : rows[0].required<int32>(1);
 }

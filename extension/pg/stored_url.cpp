@@ -5,29 +5,40 @@
 
 #include "pg/accepted_url.h"
 #include "pg/guard.h"
-#include "pg/workspaces.h"
+#include "pg/workspace_memory.h"
 
 namespace shortener {
 
 const AcceptedUrls* accepted_urls = nullptr;
 
-bool AcceptedUrls::contains(int32 workspace, std::string_view href, std::string_view digest) const {
+const AcceptedUrl* AcceptedUrls::find(int32 workspace, std::string_view href, std::string_view digest) const {
     if (workspace != workspace_id)
-        return false;
+        return nullptr;
     if (!digest.data())
-        return count == 1 && href == urls->href;
+        return count == 1 && href == urls->href ? urls : nullptr;
     if (digest.size() != digest_size)
-        return false;
+        return nullptr;
     const AcceptedUrl* const end = urls + count;
     const AcceptedUrl* const url =
         std::lower_bound(urls, end, digest, [](const AcceptedUrl& url, std::string_view wanted) {
             return std::memcmp(url.digest.bytes, wanted.data(), digest_size) < 0;
         });
-    return url != end && std::memcmp(url->digest.bytes, digest.data(), digest_size) == 0 && url->href == href;
+    return url != end && std::memcmp(url->digest.bytes, digest.data(), digest_size) == 0 && url->href == href
+               ? url
+               : nullptr;
+}
+
+static const AcceptedUrl* find_accepted(const StoredUrl& url) {
+    return accepted_urls ? accepted_urls->find(url.workspace_id, url.original_url, url.url_digest) : nullptr;
 }
 
 bool was_accepted(const StoredUrl& url) {
-    return accepted_urls && accepted_urls->contains(url.workspace_id, url.original_url, url.url_digest);
+    return find_accepted(url) != nullptr;
+}
+
+bool was_generated(const StoredUrl& url) {
+    const AcceptedUrl* const accepted = find_accepted(url);
+    return accepted && accepted->new_code == url.short_code;
 }
 
 namespace {

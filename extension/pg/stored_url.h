@@ -21,8 +21,11 @@ struct StoredUrl {
 // Whether the function whose statement is running has checked the URL and given it this digest, or none.
 bool was_accepted(const StoredUrl& url);
 
-// Raises an error for the first that leads where no link may lead, or has a digest other than that of its URL. Between
-// SPI_connect and SPI_finish.
+// Whether it has also found that its code was never used.
+bool was_generated(const StoredUrl& url);
+
+// Raises an error for the first that leads where no link may lead, or has a digest other than that of its
+// URL. Between SPI_connect and SPI_finish.
 void check_stored_urls(const StoredUrl* urls, int count);
 
 // Whether create-or-get may give this link for its URL. Between SPI_connect and SPI_finish.

@@ -22,6 +22,7 @@
 #define CROW_DISABLE_STATIC_DIR // or Crow would serve what is in ./static
 #include <crow.h>
 
+#include "app/respond.h"
 #include "http/host.h"
 #include "log.h"
 

@@ -29,13 +29,27 @@ CREATE PROCEDURE create_link_tables()
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- No foreign key: its codes come from link, which has one, and a check for each would slow the cleanup down.
+    -- No foreign keys: what is in these comes from link, which has one, and a check for each would slow the cleanup down.
+    --
+    -- Scrambled codes are a bijection of their links' numbers, so one number tells of all of them up to it. Each statement
+    -- that removes links adds a row, and takes into it the rows that no other transaction holds: none waits for another.
+    CREATE TABLE shortener.retired_number (
+        workspace_id integer NOT NULL,
+        highest bigint NOT NULL,
+        codes bigint NOT NULL,
+        PRIMARY KEY (workspace_id, highest)
+    );
+    COMMENT ON TABLE shortener.retired_number IS
+        'the greatest of these numbers in each workspace: scrambled codes of numbers up to it are gone for ever, unless a link has them';
+    COMMENT ON COLUMN shortener.retired_number.codes IS 'how many codes have been retired by it';
+
     CREATE TABLE shortener.retired_code (
         workspace_id integer NOT NULL,
         short_code text COLLATE "C" NOT NULL,
         PRIMARY KEY (workspace_id, short_code)
     );
-    COMMENT ON TABLE shortener.retired_code IS 'codes whose link was removed: gone for ever, never given out again';
+    COMMENT ON TABLE shortener.retired_code IS
+        'other codes whose link was removed, such as aliases: gone for ever, never given out again';
 
     -- The columns stand in an order without padding, and the usual link is 176 bytes with a URL of 100: fixed
     -- width first, then those that are mostly NULL or variable.
@@ -102,7 +116,8 @@ BEGIN
 
     CREATE OR REPLACE VIEW shortener.link_overview WITH (security_invoker = true) AS
         SELECT w.id AS workspace_id, w.slug, c.total, c.active, c.expired, c.disabled, c.deleted,
-               (SELECT count(*) FROM shortener.retired_code r WHERE r.workspace_id = w.id) AS retired
+               (SELECT count(*) FROM shortener.retired_code r WHERE r.workspace_id = w.id)
+               + coalesce((SELECT sum(n.codes)::bigint FROM shortener.retired_number n WHERE n.workspace_id = w.id), 0) AS retired
         FROM shortener.workspace w
         CROSS JOIN LATERAL (
             SELECT count(*) AS total,

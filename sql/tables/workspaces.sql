@@ -5,6 +5,12 @@ CREATE FUNCTION flush_caches() RETURNS trigger
     AS 'MODULE_PATHNAME', 'shortener_flush_caches';
 COMMENT ON FUNCTION flush_caches() IS 'trigger of workspace and domain: tells caches to forget everything';
 
+CREATE FUNCTION forget_workspaces() RETURNS trigger
+    LANGUAGE c VOLATILE
+    AS 'MODULE_PATHNAME', 'shortener_forget_workspaces';
+COMMENT ON FUNCTION forget_workspaces() IS
+    'trigger of workspace, workspace_key, domain and blocked_host: tells every session to forget what it knows of them';
+
 CREATE PROCEDURE create_workspace_tables()
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -74,6 +80,20 @@ BEGIN
         FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_caches();
     CREATE OR REPLACE TRIGGER domain_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON shortener.domain
         FOR EACH STATEMENT EXECUTE FUNCTION shortener.flush_caches();
+
+    -- For each row, and always, so that they fire on a subscriber of logical replication too. TRUNCATE needs none.
+    CREATE OR REPLACE TRIGGER forget_workspaces AFTER INSERT OR UPDATE OR DELETE ON shortener.workspace
+        FOR EACH ROW EXECUTE FUNCTION shortener.forget_workspaces();
+    CREATE OR REPLACE TRIGGER forget_workspaces AFTER INSERT OR UPDATE OR DELETE ON shortener.workspace_key
+        FOR EACH ROW EXECUTE FUNCTION shortener.forget_workspaces();
+    CREATE OR REPLACE TRIGGER forget_workspaces AFTER INSERT OR UPDATE OR DELETE ON shortener.domain
+        FOR EACH ROW EXECUTE FUNCTION shortener.forget_workspaces();
+    CREATE OR REPLACE TRIGGER forget_workspaces AFTER INSERT OR UPDATE OR DELETE ON shortener.blocked_host
+        FOR EACH ROW EXECUTE FUNCTION shortener.forget_workspaces();
+    ALTER TABLE shortener.workspace ENABLE ALWAYS TRIGGER forget_workspaces;
+    ALTER TABLE shortener.workspace_key ENABLE ALWAYS TRIGGER forget_workspaces;
+    ALTER TABLE shortener.domain ENABLE ALWAYS TRIGGER forget_workspaces;
+    ALTER TABLE shortener.blocked_host ENABLE ALWAYS TRIGGER forget_workspaces;
 END $$;
 COMMENT ON PROCEDURE create_workspace_triggers() IS 'step of install()';
 REVOKE EXECUTE ON PROCEDURE create_workspace_triggers() FROM PUBLIC;

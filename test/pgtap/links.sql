@@ -1,6 +1,6 @@
 BEGIN;
 CREATE EXTENSION shortener CASCADE;
-SELECT plan(157);
+SELECT plan(170);
 
 SELECT throws_ok(call, '55000', 'the tables of shortener are not installed', call || ' before install')
     FROM unnest('{"SELECT shortener.shorten(''http://a/'')","SELECT * FROM shortener.shorten_many(''{}'')",
@@ -225,6 +225,39 @@ SELECT is((SELECT count(*) || ' ' || count(DISTINCT id) FROM page, unnest(ids) i
     (SELECT count(*) || ' ' || count(*) FROM link WHERE workspace_id = workspace_id(NULL) AND deleted_at IS NULL),
     'page by page every link once, though all are of one transaction');
 
+-- Scrambled codes of removed links are known by the highest of their numbers.
+SELECT create_workspace('numbers');
+CREATE TEMP TABLE numbered AS SELECT n, shorten('https://number.example/' || n, 'numbers') AS code FROM generate_series(1, 4) n;
+CREATE FUNCTION pg_temp.answer(wanted integer) RETURNS text LANGUAGE sql AS $$
+    SELECT r.http_status || ' ' || r.cache_seconds FROM numbered, shortener.resolve(code) r WHERE n = wanted $$;
+SET LOCAL shortener.default_workspace = 'numbers';
+DELETE FROM link WHERE short_code = (SELECT code FROM numbered WHERE n = 2);
+SELECT is(array_agg(pg_temp.answer(n) ORDER BY n), '{302 300,410 60,302 300,302 300}', 'a removed one is gone, the others are not') FROM numbered;
+SELECT is((SELECT count(*) FROM retired_code WHERE workspace_id = workspace_id('numbers')), 0::bigint, 'without a row of its own');
+SELECT is((SELECT http_status FROM resolve('zzzzzzz')), 404, 'an unknown code is unknown');
+SELECT throws_ok($$ INSERT INTO link (id, workspace_id, short_code, original_url, redirect_status)
+    SELECT n.highest, n.workspace_id, code, 'https://other.example/', 302 FROM retired_number n, numbered WHERE n = 2 $$, '23505', NULL, 'nobody can put it back by hand');
+SELECT throws_ok($$ SELECT create_link('https://other.example/', alias => code) FROM numbered WHERE n = 2 $$, '23505', NULL, 'or take it as an alias');
+SAVEPOINT removal;
+DELETE FROM link WHERE short_code = (SELECT code FROM numbered WHERE n = 4);
+ROLLBACK TO removal;
+SELECT is(pg_temp.answer(4), '302 300', 'a removal that is rolled back removes nothing');
+DELETE FROM link WHERE short_code = (SELECT code FROM numbered WHERE n = 1);
+DELETE FROM link WHERE short_code = (SELECT code FROM numbered WHERE n = 3);
+SELECT is(array_agg(pg_temp.answer(n) ORDER BY n), '{410 60,410 60,410 60,302 300}', 'more are removed') FROM numbered;
+SELECT is((SELECT array_agg(codes) FROM retired_number WHERE workspace_id = workspace_id('numbers')), '{3}', 'one row tells of all');
+SELECT is((SELECT retired FROM link_overview WHERE slug = 'numbers'), 3::bigint, 'and the overview counts them');
+SELECT setval('link_id_seq', (SELECT min(highest) FROM retired_number) - 3);
+CREATE TEMP TABLE after_all AS SELECT shorten('https://number.example/' || n, 'numbers') AS code FROM generate_series(5, 80) n;
+SELECT is((SELECT count(*) || ' ' || count(DISTINCT code) FROM after_all WHERE code NOT IN (SELECT code FROM numbered)), '76 76', 'a sequence that goes back gives no code again');
+UPDATE workspace SET code_style = 'sequential' WHERE slug = 'numbers';
+SELECT is(pg_temp.answer(2), '410 60', 'another style changes nothing for them');
+CREATE TEMP TABLE styled AS SELECT shorten('https://number.example/styled', 'numbers') AS code;
+DELETE FROM link WHERE short_code = (SELECT code FROM styled);
+SELECT is((SELECT http_status FROM styled, resolve(code)), 410, 'and codes of other styles are retired one by one');
+SELECT is((SELECT array_agg(short_code COLLATE "default") FROM retired_code WHERE workspace_id = workspace_id('numbers')), (SELECT array_agg(code) FROM styled), 'with a row each');
+RESET shortener.default_workspace;
+
 -- Within the caller's transaction
 SAVEPOINT order_fails;
 CREATE TEMP TABLE undone AS SELECT shorten('https://undone.example/') AS code;
@@ -238,7 +271,6 @@ SELECT is_empty($$ SELECT * FROM link WHERE original_url = 'https://undone.examp
 CREATE ROLE shortener_test_writer;
 GRANT USAGE ON SCHEMA shortener TO shortener_test_writer;
 GRANT SELECT, INSERT, UPDATE ON link TO shortener_test_writer;
-GRANT SELECT ON reserved_code, retired_code TO shortener_test_writer;
 GRANT USAGE ON SEQUENCE link_id_seq TO shortener_test_writer;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO shortener_test_writer;
 SET LOCAL ROLE shortener_test_writer;

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(28);
+SELECT plan(29);
 
 SELECT create_workspace('other');
 SELECT add_domain('other.example', 'other');
@@ -54,6 +54,16 @@ SELECT results_eq($$ SELECT http_status FROM resolve_many('{{there,there},{plain
 SELECT results_eq($$ SELECT http_status FROM resolve_many('{plain}', '{NULL,other.example}') $$, '{302}'::integer[], 'no row for a host without a code');
 SELECT is_empty($$ SELECT * FROM resolve_many(NULL, '{other.example}') $$, 'no codes, no rows');
 SELECT is_empty($$ SELECT * FROM resolve_many('{}') $$, 'nothing asked, nothing said');
+
+-- A role that sees no more than this of links, and nothing of workspaces, domains and retired codes.
+CREATE ROLE shortener_test_redirector;
+GRANT USAGE ON SCHEMA public TO shortener_test_redirector;
+SELECT grant_access('shortener_test_redirector', 'redirector');
+REVOKE SELECT ON workspace, domain FROM shortener_test_redirector;
+SET LOCAL ROLE shortener_test_redirector;
+SELECT results_eq($$ SELECT http_status FROM resolve_many('{plain,there,removed,nothing}', '{NULL,other.example}') $$, '{302,302,410,404}'::integer[],
+    'a role needs no other right');
+RESET ROLE;
 
 SET LOCAL transaction_read_only = on;
 SELECT is((SELECT http_status FROM resolve('plain')), 302, 'in a read-only transaction');

@@ -130,6 +130,7 @@ SELECT record_clicks(gen_random_uuid(), ARRAY[id], ARRAY[now()], '{192.0.2.1}', 
 SELECT record_unknown_codes(gen_random_uuid(), '{betasecret-unknown}', '{go.betasecret.example}');
 INSERT INTO click_month (workspace_id, link_id, month, clicks, bots, visitors) SELECT workspace_id, link_id, day, clicks, bots, visitors FROM click_day;
 INSERT INTO click_month_breakdown (workspace_id, link_id, month, dimension, value, clicks) SELECT workspace_id, link_id, day, dimension, value, clicks FROM click_day_breakdown;
+INSERT INTO retired_number (workspace_id, highest, codes) VALUES (5, 1, 1);
 INSERT INTO place (workspace_id, name, first_seen, last_seen) VALUES (5, 'DE/betasecret', now(), now());
 INSERT INTO link_archive SELECT *, now() FROM link;
 SELECT create_api_key('betasecret', '{admin}', workspace => 'betasecret') AS beta, create_api_key('acme', '{admin}', workspace => 'acme') AS acme \gset

@@ -77,5 +77,26 @@ for my $level ('read committed', 'repeatable read', 'serializable')
 	is(value("SELECT http_status FROM shortener.resolve('$code')"), 410, "$level: it stays gone");
 }
 
+# Removals of one workspace wait for each other at no isolation level, and no two of them lose a code.
+for my $level ('read committed', 'repeatable read', 'serializable')
+{
+	my @codes = map { value("SELECT shortener.shorten('https://removed.example/$level/$_')") } 1 .. 6;
+	my ($one, $other) = map { $node->background_psql('postgres') } 1 .. 2;
+	$_->query_safe("SET lock_timeout = '5s'; BEGIN ISOLATION LEVEL $level") for $one, $other;
+	for my $i (0 .. 1)
+	{
+		$one->query_safe("DELETE FROM shortener.link WHERE short_code = '$codes[2 * $i]'");
+		$other->query_safe("DELETE FROM shortener.link WHERE short_code = '$codes[2 * $i + 1]'");
+	}
+	$other->query_safe('COMMIT');
+	$one->query_safe('ROLLBACK');
+	$_->quit for $one, $other;
+	is(value("SELECT string_agg(http_status::text, ' ' ORDER BY ordinality) FROM shortener.resolve_many('{" . join(',', @codes) . "}')"
+			  . ' WITH ORDINALITY r (http_status, a, b, c, d, e, ordinality)'),
+		'302 410 302 410 302 302', "$level: what was committed is gone, and nothing else");
+	value("DELETE FROM shortener.link WHERE short_code = '$codes[4]'");
+	is(value('SELECT count(*) FROM shortener.retired_number'), 1, "$level: the next removal takes all rows into one");
+}
+
 $node->stop;
 done_testing();

@@ -12,7 +12,7 @@ $node->append_conf('postgresql.conf', 'fsync = off');
 $node->start;
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
-my @tables = qw(installation workspace workspace_key domain blocked_host reserved_code retired_code link);
+my @tables = qw(installation workspace workspace_key domain blocked_host reserved_code retired_code retired_number link);
 
 sub value { my ($sql, $database) = @_; return $node->safe_psql($database // 'postgres', $sql); }
 

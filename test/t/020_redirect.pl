@@ -188,7 +188,7 @@ is($frontend->get('/none', Host => 'blue.example', Accept => 'application/json')
 # Connections.
 my $client = $frontend->connect;
 is($client->request('GET', '/s302')->{status}, 302, 'a first request on a connection');
-is($client->request('HEAD', '/nobody')->{status}, 404, '... HEAD of a page on the same') unless crow();
+is($client->request(crow() ? 'GET' : 'HEAD', '/nobody')->{status}, 404, '... HEAD of a page on the same');
 is($client->request('POST', '/s308', body => 'x' x 1000)->{status}, 308, '... one with a body');
 is($client->request('GET', '/favicon.ico')->{status}, 204, '... one without an answer body');
 my $last = $client->request('GET', '/s301', Connection => 'close');
@@ -209,13 +209,16 @@ is($client->request('GET', '/s301', version => '1.0')->{status}, 301, '... and g
 value(q{SELECT count(shortener.create_link('https://to.example/p' || i, alias => 'p' || i)) FROM generate_series(1, 100) i});
 my @asked = map { ([ 'GET', "/p$_", "https://to.example/p$_" ], [ 'POST', '/s307', 'https://to.example/s307' ], [ 'HEAD', "/p$_", "https://to.example/p$_" ]) } 1 .. 100;
 $client = $frontend->connect;
-$client->send(join '', map { Frontend::Client::format_request($_->[0], $_->[1], $_->[0] eq 'POST' ? (body => 'abc') : ()) } @asked);
-is_deeply([ map { $client->response($_->[0])->{location} } @asked ], [ map { $_->[2] } @asked ], '300 pipelined requests, answered in order');
-is($client->request('GET', '/s302')->{status}, 302, '... and the connection goes on');
-$client->send("\r\n" . Frontend::Client::format_request('GET', '/s302'));
-is($client->response->{status}, 302, 'an empty line before a request is forgiven');
-$client->send("\r\n" . Frontend::Client::format_request('POST', '/s307', body => 'abc'));
-is($client->response->{status}, 307, '... before one with a body, too');
+if (!crow()) # 1.2 does not know pipelining
+{
+	$client->send(join '', map { Frontend::Client::format_request($_->[0], $_->[1], $_->[0] eq 'POST' ? (body => 'abc') : ()) } @asked);
+	is_deeply([ map { $client->response($_->[0])->{location} } @asked ], [ map { $_->[2] } @asked ], '300 pipelined requests, answered in order');
+	is($client->request('GET', '/s302')->{status}, 302, '... and the connection goes on');
+	$client->send("\r\n" . Frontend::Client::format_request('GET', '/s302'));
+	is($client->response->{status}, 302, 'an empty line before a request is forgiven');
+	$client->send("\r\n" . Frontend::Client::format_request('POST', '/s307', body => 'abc'));
+	is($client->response->{status}, 307, '... before one with a body, too');
+}
 
 # Expect: 100-continue.
 $client->send("POST /s307 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
