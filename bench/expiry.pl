@@ -126,7 +126,7 @@ compare(
 	},
 	reference => sub { 1000 });
 my ($codes, $bytes) = split /\|/, sql("SELECT sum(codes), pg_total_relation_size('shortener.retired_code') + pg_total_relation_size('shortener.retired_number') FROM shortener.retired_number");
-printf "%.2f bytes a retired code, indexes and all\n", $bytes / $codes;
+remark(sprintf '%.2f bytes a retired code, indexes and all', $bytes / $codes);
 
 fill();
 compare(
@@ -136,7 +136,11 @@ compare(
 	rounds => 5,
 	ours => sub {
 		my $pid = fork // die "fork: $!";
-		exec 'psql', '-Xqc', "CALL shortener.cleanup_expired(max_duration => '1 hour')" if !$pid;
+		if (!$pid)
+		{
+			open STDERR, '>', '/dev/null' or die $!;    # where it says that it was cancelled
+			exec 'psql', '-Xqc', "CALL shortener.cleanup_expired(max_duration => '1 hour')";
+		}
 		my $p99 = resolve_p99();
 		# All of the measurement must have been during a cleanup: stop it only now, and fill again if it had ended.
 		my $running = sql('SELECT is_running FROM shortener.cleanup_stats');

@@ -149,7 +149,7 @@ compare("bytes a link at $million links of 100 characters / 300", unit => 'B', g
 # Cost by size: two databases, the same number of different codes in each.
 if (!$large)
 {
-	print "resolve at 10,000,000 links / at 100,000: not measured; set BENCH_LARGE=10000000, which takes a while\n";
+	remark('resolve at 10,000,000 links / at 100,000: not measured; set BENCH_LARGE=10000000, which takes a while');
 	exit;
 }
 my $different = 10_000;

@@ -8,12 +8,15 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "app/service.h"
 #include "config.h"
+#include "database/clicks.h"
+#include "database/client.h"
 #include "database/listener.h"
 #include "http/transport.h"
 #include "log.h"
@@ -67,6 +70,8 @@ std::string name_of_taken(const Config& config) {
     return {};
 }
 
+constexpr std::chrono::seconds click_patience{30}; // with a batch
+
 void serve(const Config& config) {
     Shared shared({config.cache_size, config.cache_ttl}, random_key(), config.threads);
     const bool two_databases = !config.primary.empty();
@@ -94,11 +99,18 @@ void serve(const Config& config) {
     boost::asio::io_context context(1);
     boost::asio::signal_set signals(context, SIGTERM, SIGINT);
     signals.async_wait([&](boost::system::error_code, int) { context.stop(); });
-    // LISTEN works on a primary only, so of several hosts this connection wants that one.
-    Listener listener(context,
-                      {two_databases ? config.primary : config.database, config.default_workspace, "primary"},
-                      shared.cache, shared.workspaces, shared.database, shared.metrics.shared);
+    // LISTEN and writing work on a primary only, so of several hosts these connections want that one.
+    const ConnectionSettings writing{two_databases ? config.primary : config.database, config.default_workspace, "primary"};
+    Listener listener(context, writing, shared.cache, shared.workspaces, shared.database, shared.metrics.shared);
     listener.start();
+    ClickQueue clicks(context, config.click_buffer, shared.metrics.shared);
+    std::optional<DatabaseClient> click_client;
+    if (config.clicks) {
+        shared.clicks = &clicks;
+        click_client.emplace(context, DatabaseClient::Settings{writing, "record clicks", click_patience},
+                             std::vector<StatementQueue*>{&clicks}, shared.metrics.slot(config.threads), [](bool) {});
+        click_client->start();
+    }
     transport.start();
     announce("serving links", transport);
     if (admin) {
@@ -113,6 +125,15 @@ void serve(const Config& config) {
     transport.stop(config.shutdown_timeout);
     // Whoever still waits belongs to a loop of the transport, which ends before what is shared.
     shared.flights.clear();
+    if (clicks.size() > 0) {
+        context.restart();
+        boost::asio::steady_timer patience(context, config.shutdown_timeout);
+        patience.async_wait([&](boost::system::error_code) { context.stop(); });
+        clicks.drain([&] { context.stop(); });
+        context.run();
+        if (const std::size_t lost = clicks.size())
+            log_line(LogLevel::warning, std::to_string(lost) + " clicks were not recorded");
+    }
     if (admin)
         admin->stop(std::chrono::milliseconds(0));
     log_line(LogLevel::info, "stopped");

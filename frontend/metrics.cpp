@@ -126,6 +126,10 @@ std::string Metrics::text(const Cache::Sizes& sizes, int database_connections) c
     page.single("cache_flushes_total", "counter", "Times the whole cache was emptied.", shared.flushes);
     page.single("listen_reconnects_total", "counter", "Listening connections made anew.", shared.listen_reconnects);
     page.single("clicks_total", "counter", "Redirects served to GET.", sum(&Counters::clicks));
+    page.single("clicks_waiting", "gauge", "Clicks that wait to be recorded.", shared.clicks_waiting);
+    page.single("clicks_recorded_total", "counter", "Clicks that the database has recorded.", shared.clicks_sent);
+    page.single("clicks_dropped_total", "counter", "Clicks dropped, there being too many or refused.", shared.clicks_dropped);
+    page.single("click_batches_total", "counter", "Batches of clicks recorded.", shared.click_batches);
     return page.take();
 }
 

@@ -44,10 +44,12 @@ struct Counters {
 struct SharedCounters {
     std::atomic<bool> listening{false};
     std::atomic<std::uint64_t> notifications{0}, flushes{0}, listen_reconnects{0};
+    std::atomic<std::uint64_t> clicks_waiting{0}, clicks_sent{0}, clicks_dropped{0}, click_batches{0};
 };
 
 class Metrics {
   public:
+    // One more slot than threads, for what sends clicks.
     explicit Metrics(std::size_t threads) : threads_(threads), counters_(std::make_unique<Slot[]>(threads)) {}
 
     // Each thread counts for itself, on cache lines of its own; a scrape adds up.

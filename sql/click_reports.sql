@@ -140,7 +140,7 @@ CREATE FUNCTION chart_of_clicks(title text, code text, bucket text, since timest
 AS $$
 DECLARE
     most_columns constant integer := 1000;
-    width constant interval := '1 ' || bucket;
+    width constant interval := ('1 ' || bucket)::interval;
 BEGIN
     IF since >= until THEN
         RAISE 'since must be earlier than until' USING ERRCODE = 'invalid_parameter_value';
@@ -168,7 +168,7 @@ CREATE FUNCTION click_chart(code text, bucket text = 'day', since timestamptz = 
 AS $$
 DECLARE
     last constant timestamptz := coalesce(until, now());
-    usual constant interval := CASE bucket WHEN 'hour' THEN '2 days' WHEN 'day' THEN '30 days' WHEN 'month' THEN '1 year' END;
+    usual constant interval := CASE bucket WHEN 'hour' THEN interval '2 days' WHEN 'day' THEN '30 days' WHEN 'month' THEN '1 year' END;
 BEGIN
     IF usual IS NULL THEN
         RAISE 'bucket must be hour, day or month' USING ERRCODE = 'invalid_parameter_value';

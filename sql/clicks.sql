@@ -386,7 +386,7 @@ DECLARE
     step integer := 0;
     old_parent name := '';
     old_partition name;
-    old_month date := '-infinity';
+    old_month date := date '-infinity';
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     IF keep_events IS NULL OR keep_hours IS NULL OR keep_days IS NULL OR keep_months IS NULL OR ahead IS NULL THEN

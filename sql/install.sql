@@ -104,7 +104,7 @@ AS $$
           FROM pg_proc p WHERE p.pronamespace = 'shortener'::regnamespace AND p.prokind = 'p' AND starts_with(p.proname, 'create_')
           UNION ALL
           SELECT 'view ' || c.relname || pg_get_viewdef(c.oid) || coalesce(c.reloptions::text, '')
-          FROM pg_class c WHERE c.relnamespace = 'shortener'::regnamespace AND c.relkind = 'v' AND c.relowner = current_user::regrole
+          FROM pg_class c WHERE c.relnamespace = 'shortener'::regnamespace AND c.relkind = 'v' AND pg_get_userbyid(c.relowner) = current_user
           UNION ALL
           SELECT pg_get_triggerdef(t.oid)
           FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid

@@ -23,7 +23,8 @@ std::string_view decode(std::string_view text, std::span<char> storage) noexcept
 
 } // namespace
 
-std::string_view url_parameter(std::string_view url, std::string_view name, std::span<char> storage) noexcept {
+std::string_view url_parameter(std::string_view url, std::string_view name,
+                               std::span<char> storage) noexcept {
     url = url.substr(0, url.find('#'));
     std::size_t begin = url.find('?');
     while (begin < url.size()) {

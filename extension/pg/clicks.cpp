@@ -1,4 +1,5 @@
-// Recording of clicks. Everything runs with the rights of the caller, but for the salts of the days, which are secret.
+// Recording of clicks. Everything runs with the rights of the caller, but for the salts of the days, which
+// are secret.
 
 #include <algorithm>
 #include <functional>
@@ -38,8 +39,8 @@ namespace {
 // A clock may be ahead of ours by so much.
 constexpr TimestampTz max_ahead = USECS_PER_MINUTE;
 
-// So many rows are added to a dictionary of a workspace a day. What comes after them is unknown: somebody who makes
-// user agents up fills neither the disk nor the processor, which parses each new one.
+// So many rows are added to a dictionary of a workspace a day. What comes after them is unknown: somebody who
+// makes user agents up fills neither the disk nor the processor, which parses each new one.
 constexpr int64 max_new_terms = 2000;
 
 template <typename T> T* allocate(int count) {
@@ -62,12 +63,14 @@ Elements array_argument(FunctionCallInfo fcinfo, int index, Oid type) {
         return argument;
     ArrayType* const array = PG_GETARG_ARRAYTYPE_P(index);
     if (ARR_NDIM(array) > 1)
-        ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR), errmsg("arrays of clicks must have one dimension")));
+        ereport(ERROR,
+                (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR), errmsg("arrays of clicks must have one dimension")));
     int16 length;
     bool by_value;
     char alignment;
     get_typlenbyvalalign(type, &length, &by_value, &alignment);
-    deconstruct_array(array, type, length, by_value, alignment, &argument.values, &argument.nulls, &argument.count);
+    deconstruct_array(array, type, length, by_value, alignment, &argument.values, &argument.nulls,
+                      &argument.count);
     return argument;
 }
 
@@ -118,37 +121,42 @@ class Terms {
 
 // A table that gives texts numbers, in each workspace its own.
 struct Dictionary {
-    KeptStatement find;  // of the texts the place in the array, the number, and whether last seen before today
+    KeptStatement find; // of the texts the place in the array, the number, and whether last seen before today
     KeptStatement touch; // says that the numbers were seen today
     KeptStatement count; // rows first seen today, up to a limit
     KeptStatement add;   // the texts, seen today
 };
 
-#define DICTIONARY(table, term, columns, values, source)                                                      \
-    Dictionary {                                                                                              \
-        {"SELECT t.place, d.id, d.last_seen OPERATOR(pg_catalog.<) $today"                                    \
-         " FROM pg_catalog.unnest($terms) WITH ORDINALITY t (term, place) CROSS JOIN LATERAL"                 \
-         " (SELECT k.id, k.last_seen FROM shortener." table " k"                                              \
-         " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"                                            \
-         " AND k." term " OPERATOR(pg_catalog.=) t.term OFFSET 0) d",                                         \
-         {{"workspace", INT4OID}, {"terms", TEXTARRAYOID}, {"today", DATEOID}}},                              \
-            {"UPDATE shortener." table " SET last_seen = $today"                                              \
-             " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"                                          \
-             " AND id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT k.id FROM shortener." table " k"               \
-             " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"                                        \
-             " AND k.id OPERATOR(pg_catalog.=) ANY ($ids)"                                                    \
-             " AND k.last_seen OPERATOR(pg_catalog.<) $today ORDER BY k.id FOR UPDATE))",                     \
-             {{"workspace", INT4OID}, {"ids", INT4ARRAYOID}, {"today", DATEOID}}},                            \
-            {"SELECT pg_catalog.count(*) FROM (SELECT FROM shortener." table                                  \
-             " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"                                          \
-             " AND first_seen OPERATOR(pg_catalog.=) $today LIMIT $most) n",                                  \
-             {{"workspace", INT4OID}, {"today", DATEOID}, {"most", INT8OID}}},                                \
-        {                                                                                                     \
-            "INSERT INTO shortener." table " (workspace_id, first_seen, last_seen, " term columns ")"         \
-            " SELECT $workspace, $today, $today, t.term" values " FROM pg_catalog.unnest($terms) t (term)" source \
-            " ORDER BY t.term COLLATE pg_catalog.\"C\" ON CONFLICT DO NOTHING",                               \
-            {{"workspace", INT4OID}, {"terms", TEXTARRAYOID}, {"today", DATEOID}}                             \
-        }                                                                                                     \
+#define DICTIONARY(table, term, columns, values, source)                                                     \
+    Dictionary {                                                                                             \
+        {"SELECT t.place, d.id, d.last_seen OPERATOR(pg_catalog.<) $today"                                   \
+         " FROM pg_catalog.unnest($terms) WITH ORDINALITY t (term, place) CROSS JOIN LATERAL"                \
+         " (SELECT k.id, k.last_seen FROM shortener." table " k"                                             \
+         " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"                                           \
+         " AND k." term " OPERATOR(pg_catalog.=) t.term OFFSET 0) d",                                        \
+         {{"workspace", INT4OID}, {"terms", TEXTARRAYOID}, {"today", DATEOID}}},                             \
+            {"UPDATE shortener." table " SET last_seen = $today"                                             \
+             " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"                                         \
+             " AND id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT k.id FROM shortener." table " k"              \
+             " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"                                       \
+             " AND k.id OPERATOR(pg_catalog.=) ANY ($ids)"                                                   \
+             " AND k.last_seen OPERATOR(pg_catalog.<) $today ORDER BY k.id FOR UPDATE))",                    \
+             {{"workspace", INT4OID}, {"ids", INT4ARRAYOID}, {"today", DATEOID}}},                           \
+            {"SELECT pg_catalog.count(*) FROM (SELECT FROM shortener." table                                 \
+             " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"                                         \
+             " AND first_seen OPERATOR(pg_catalog.=) $today LIMIT $most) n",                                 \
+             {{"workspace", INT4OID}, {"today", DATEOID}, {"most", INT8OID}}},                               \
+        {                                                                                                    \
+            "INSERT INTO shortener." table " (workspace_id, first_seen, last_seen, " term columns ")"        \
+            " SELECT $workspace, $today, $today, t.term" values                                              \
+            " FROM pg_catalog.unnest($terms) t (term)" source                                                \
+            " ORDER BY t.term COLLATE pg_catalog.\"C\" ON CONFLICT DO NOTHING",                              \
+            {                                                                                                \
+                {"workspace", INT4OID}, {"terms", TEXTARRAYOID}, {                                           \
+                    "today", DATEOID                                                                         \
+                }                                                                                            \
+            }                                                                                                \
+        }                                                                                                    \
     }
 
 Dictionary user_agents =
@@ -179,7 +187,8 @@ const int32* numbers_of(Dictionary& dictionary, int32 workspace_id, const Terms&
         if (!terms[i].empty())
             wanted[count++] = i;
 
-    // Twice round usually suffices: look, add, look. A row that goes while it is wanted has not been seen for a year.
+    // Twice round usually suffices: look, add, look. A row that goes while it is wanted has not been seen for
+    // a year.
     for (int round = 0; round < 4 && count > 0; round++) {
         const Rows found = dictionary.find.run(
             {{"workspace", workspace}, {"terms", text_array(terms, wanted, count)}, {"today", today}});
@@ -193,15 +202,17 @@ const int32* numbers_of(Dictionary& dictionary, int32 workspace_id, const Terms&
             else
                 numbers[wanted[found[i].required<int64>(1) - 1]] = number;
         }
-        count = static_cast<int>(std::remove_if(wanted, wanted + count, [&](int i) { return numbers[i] != 0; }) - wanted);
+        count = static_cast<int>(
+            std::remove_if(wanted, wanted + count, [&](int i) { return numbers[i] != 0; }) - wanted);
         if (stale_count > 0)
             dictionary.touch.run(
                 {{"workspace", workspace}, {"ids", array_of(stale, stale_count, INT4OID)}, {"today", today}});
         if (!found_all) {
-            const int room =
-                static_cast<int>(std::min<int64>(max_new_terms - new_terms(dictionary, workspace, today), count));
+            const int room = static_cast<int>(
+                std::min<int64>(max_new_terms - new_terms(dictionary, workspace, today), count));
             if (room > 0)
-                dictionary.add.run({{"workspace", workspace}, {"terms", text_array(terms, wanted, room)}, {"today", today}});
+                dictionary.add.run(
+                    {{"workspace", workspace}, {"terms", text_array(terms, wanted, room)}, {"today", today}});
             else if (stale_count == 0)
                 break;
         }
@@ -209,7 +220,8 @@ const int32* numbers_of(Dictionary& dictionary, int32 workspace_id, const Terms&
     return numbers;
 }
 
-// Of an http or https URL, or of an app on Android; empty if there is none. Paths may be personal and are not kept.
+// Of an http or https URL, or of an app on Android; empty if there is none. Paths may be personal and are not
+// kept.
 std::string_view referrer_host(std::string_view referrer) {
     constexpr std::string_view android = "android-app://";
     constexpr std::size_t longest_referrer = 8192, longest_host = 255;
@@ -218,14 +230,16 @@ std::string_view referrer_host(std::string_view referrer) {
     if (referrer.starts_with(android)) {
         referrer.remove_prefix(android.size());
         const std::string_view package = referrer.substr(0, referrer.find('/'));
-        const bool is_package = package.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._") ==
-                                std::string_view::npos;
+        const bool is_package =
+            package.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._") ==
+            std::string_view::npos;
         return is_package && package.size() <= longest_host ? package : std::string_view();
     }
     const std::size_t bound = url_bound(referrer.size());
     char* const storage = static_cast<char*>(palloc(bound));
     Url url;
-    if (canonical_url(referrer, {storage, bound}, url) != UrlError::none || url.hostname.size() > longest_host)
+    if (canonical_url(referrer, {storage, bound}, url) != UrlError::none ||
+        url.hostname.size() > longest_host)
         return {};
     return url.hostname;
 }
@@ -261,7 +275,8 @@ class Months {
         end_ = (date2j(parts.tm_year, parts.tm_mon + 1, 1) - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;
         const Oid partition =
             get_relname_relid(psprintf("click_event_y%04dm%02d", parts.tm_year, parts.tm_mon), schema_);
-        HeapTuple row = OidIsValid(partition) ? SearchSysCache1(RELOID, ObjectIdGetDatum(partition)) : nullptr;
+        HeapTuple row =
+            OidIsValid(partition) ? SearchSysCache1(RELOID, ObjectIdGetDatum(partition)) : nullptr;
         if (HeapTupleIsValid(row)) {
             has_ = reinterpret_cast<Form_pg_class>(GETSTRUCT(row))->relispartition;
             ReleaseSysCache(row);
@@ -274,8 +289,8 @@ class Months {
 };
 
 std::optional<SipKey> read_salt(Datum day) {
-    static KeptStatement statement("SELECT salt FROM shortener.click_salt WHERE day OPERATOR(pg_catalog.=) $day",
-                                   {{"day", DATEOID}});
+    static KeptStatement statement(
+        "SELECT salt FROM shortener.click_salt WHERE day OPERATOR(pg_catalog.=) $day", {{"day", DATEOID}});
     const Rows rows = statement.run_latest({{"day", day}});
     if (rows.empty())
         return std::nullopt;
@@ -286,8 +301,9 @@ std::optional<SipKey> read_salt(Datum day) {
 
 // The salt of a day, made by the first click of the day.
 SipKey salt_of(DateADT date) {
-    static KeptStatement insert("INSERT INTO shortener.click_salt (day, salt) VALUES ($day, $salt) ON CONFLICT DO NOTHING",
-                                {{"day", DATEOID}, {"salt", BYTEAOID}});
+    static KeptStatement insert(
+        "INSERT INTO shortener.click_salt (day, salt) VALUES ($day, $salt) ON CONFLICT DO NOTHING",
+        {{"day", DATEOID}, {"salt", BYTEAOID}});
     const Datum day = DateADTGetDatum(date);
     const OwnerSection reading = OwnerSection::to_read({"click_salt"});
     std::optional<SipKey> salt = read_salt(day);
@@ -329,28 +345,42 @@ std::string_view place_name(const IpAddress& address) {
     const std::string_view country = location.country.view(), city = location.city.view();
     if (country.empty() && city.empty())
         return {};
-    return psprintf("%.*s/%.*s", static_cast<int>(country.size()), country.data(), static_cast<int>(city.size()), city.data());
+    return psprintf("%.*s/%.*s", static_cast<int>(country.size()), country.data(),
+                    static_cast<int>(city.size()), city.data());
 }
 
 // Records clicks of one workspace.
 void record(const Click* clicks, int count, const Visits& visits) {
     static KeptStatement into_events(
-        "INSERT INTO shortener.click_event (clicked_at, link_id, workspace_id, user_agent_id, referrer_id, place_id, ip)"
+        "INSERT INTO shortener.click_event (clicked_at, link_id, workspace_id, user_agent_id, referrer_id, "
+        "place_id, ip)"
         " SELECT c.clicked_at, c.link_id, $workspace, c.user_agent_id, c.referrer_id, c.place_id, c.ip"
-        " FROM ROWS FROM (pg_catalog.unnest($link_ids), pg_catalog.unnest($clicked_at), pg_catalog.unnest($user_agent_ids),"
+        " FROM ROWS FROM (pg_catalog.unnest($link_ids), pg_catalog.unnest($clicked_at), "
+        "pg_catalog.unnest($user_agent_ids),"
         " pg_catalog.unnest($referrer_ids), pg_catalog.unnest($place_ids), pg_catalog.unnest($ips))"
         " c (link_id, clicked_at, user_agent_id, referrer_id, place_id, ip)",
-        {{"workspace", INT4OID}, {"link_ids", INT8ARRAYOID}, {"clicked_at", TIMESTAMPTZARRAYOID},
-         {"user_agent_ids", INT4ARRAYOID}, {"referrer_ids", INT4ARRAYOID}, {"place_ids", INT4ARRAYOID},
+        {{"workspace", INT4OID},
+         {"link_ids", INT8ARRAYOID},
+         {"clicked_at", TIMESTAMPTZARRAYOID},
+         {"user_agent_ids", INT4ARRAYOID},
+         {"referrer_ids", INT4ARRAYOID},
+         {"place_ids", INT4ARRAYOID},
          {"ips", INETARRAYOID}});
-    static KeptStatement into_pending(
-        "INSERT INTO shortener.click_pending (workspace_id, received_at, first_click, last_click, link_ids, clicked_at,"
-        " user_agent_ids, referrer_ids, place_ids, visitors)"
-        " VALUES ($workspace, pg_catalog.now(), $first, $last, $link_ids, $clicked_at, $user_agent_ids, $referrer_ids,"
-        " $place_ids, $visitors)",
-        {{"workspace", INT4OID}, {"first", TIMESTAMPTZOID}, {"last", TIMESTAMPTZOID}, {"link_ids", INT8ARRAYOID},
-         {"clicked_at", TIMESTAMPTZARRAYOID}, {"user_agent_ids", INT4ARRAYOID}, {"referrer_ids", INT4ARRAYOID},
-         {"place_ids", INT4ARRAYOID}, {"visitors", INT8ARRAYOID}});
+    static KeptStatement into_pending("INSERT INTO shortener.click_pending (workspace_id, received_at, "
+                                      "first_click, last_click, link_ids, clicked_at,"
+                                      " user_agent_ids, referrer_ids, place_ids, visitors)"
+                                      " VALUES ($workspace, pg_catalog.now(), $first, $last, $link_ids, "
+                                      "$clicked_at, $user_agent_ids, $referrer_ids,"
+                                      " $place_ids, $visitors)",
+                                      {{"workspace", INT4OID},
+                                       {"first", TIMESTAMPTZOID},
+                                       {"last", TIMESTAMPTZOID},
+                                       {"link_ids", INT8ARRAYOID},
+                                       {"clicked_at", TIMESTAMPTZARRAYOID},
+                                       {"user_agent_ids", INT4ARRAYOID},
+                                       {"referrer_ids", INT4ARRAYOID},
+                                       {"place_ids", INT4ARRAYOID},
+                                       {"visitors", INT8ARRAYOID}});
     const int32 workspace_id = clicks[0].workspace_id;
     const DateADT today = day_of(GetCurrentTransactionStartTimestamp());
 
@@ -388,14 +418,16 @@ void record(const Click* clicks, int count, const Visits& visits) {
     const int32* const place_ids = numbers_of(places, workspace_id, place_terms, today);
 
     const Datum workspace = Int32GetDatum(workspace_id);
-    const Datum link_ids = array_from(count, INT8OID, [&](int i) { return Int64GetDatum(clicks[i].link_id); });
+    const Datum link_ids =
+        array_from(count, INT8OID, [&](int i) { return Int64GetDatum(clicks[i].link_id); });
     const Datum times =
         array_from(count, TIMESTAMPTZOID, [&](int i) { return TimestampTzGetDatum(clicks[i].clicked_at); });
     const Datum agents =
         array_from(count, INT4OID, [&](int i) { return Int32GetDatum(user_agent_ids[user_agent[i]]); });
     const Datum referrer_ids =
         array_from(count, INT4OID, [&](int i) { return Int32GetDatum(host_ids[host_of[referrer[i]]]); });
-    const Datum places = array_from(count, INT4OID, [&](int i) { return Int32GetDatum(place_ids[place[i]]); });
+    const Datum places =
+        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(place_ids[place[i]]); });
     into_events.run({{"workspace", workspace},
                      {"link_ids", link_ids},
                      {"clicked_at", times},
@@ -424,11 +456,13 @@ void find_workspaces(Click* clicks, int count, const Elements& workspace_ids) {
     static KeptStatement find(
         "SELECT l.id, n.workspace_id::pg_catalog.int4"
         " FROM ROWS FROM (pg_catalog.unnest($ids), pg_catalog.unnest($workspaces)) n (id, workspace_id)"
-        " CROSS JOIN LATERAL (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) n.workspace_id"
+        " CROSS JOIN LATERAL (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) "
+        "n.workspace_id"
         " AND k.id OPERATOR(pg_catalog.=) n.id OFFSET 0) l ORDER BY l.id",
         {{"ids", INT8ARRAYOID}, {"workspaces", INT8ARRAYOID}});
     const auto workspace_of = [&](const Click& click) {
-        return workspace_ids.is_null(click.place) ? int64{0} : DatumGetInt64(workspace_ids.values[click.place]);
+        return workspace_ids.is_null(click.place) ? int64{0}
+                                                  : DatumGetInt64(workspace_ids.values[click.place]);
     };
     std::sort(clicks, clicks + count, [](const Click& a, const Click& b) { return a.link_id < b.link_id; });
     Datum* const ids = allocate<Datum>(count);
@@ -440,9 +474,10 @@ void find_workspaces(Click* clicks, int count, const Elements& workspace_ids) {
             workspaces[distinct++] = Int64GetDatum(workspace_of(clicks[i]));
         }
     const Datum id_array = array_of(ids, distinct, INT8OID);
-    const Rows found = workspace_ids.count < 0
-                           ? find_anywhere.run({{"ids", id_array}})
-                           : find.run({{"ids", id_array}, {"workspaces", array_of(workspaces, distinct, INT8OID)}});
+    const Rows found =
+        workspace_ids.count < 0
+            ? find_anywhere.run({{"ids", id_array}})
+            : find.run({{"ids", id_array}, {"workspaces", array_of(workspaces, distinct, INT8OID)}});
     uint64 row = 0;
     for (int i = 0; i < count; i++) {
         while (row < found.count() && found[row].required<int64>(1) < clicks[i].link_id)
@@ -454,13 +489,15 @@ void find_workspaces(Click* clicks, int count, const Elements& workspace_ids) {
 
 // False if the batch was recorded before.
 bool begin_batch(Datum id, int clicks, int unknown_links, int refused) {
-    static KeptStatement statement("INSERT INTO shortener.click_batch (id, received_at, clicks, unknown_links, refused)"
-                                   " VALUES ($id, pg_catalog.now(), $clicks, $unknown, $refused) ON CONFLICT DO NOTHING",
-                                   {{"id", UUIDOID}, {"clicks", INT4OID}, {"unknown", INT4OID}, {"refused", INT4OID}});
-    return statement.run({{"id", id},
-                          {"clicks", Int32GetDatum(clicks)},
-                          {"unknown", Int32GetDatum(unknown_links)},
-                          {"refused", Int32GetDatum(refused)}})
+    static KeptStatement statement(
+        "INSERT INTO shortener.click_batch (id, received_at, clicks, unknown_links, refused)"
+        " VALUES ($id, pg_catalog.now(), $clicks, $unknown, $refused) ON CONFLICT DO NOTHING",
+        {{"id", UUIDOID}, {"clicks", INT4OID}, {"unknown", INT4OID}, {"refused", INT4OID}});
+    return statement
+               .run({{"id", id},
+                     {"clicks", Int32GetDatum(clicks)},
+                     {"unknown", Int32GetDatum(unknown_links)},
+                     {"refused", Int32GetDatum(refused)}})
                .count() > 0;
 }
 
@@ -476,10 +513,13 @@ void require_length(const Elements& argument, int count, const char* name) {
 SHORTENER_FUNCTION(shortener_record_clicks) {
     require_install();
     if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
-        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("batch_id, link_ids and clicked_at must not be null")));
+        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                        errmsg("batch_id, link_ids and clicked_at must not be null")));
     SPI_connect();
-    const Elements link_ids = array_argument(fcinfo, 1, INT8OID), times = array_argument(fcinfo, 2, TIMESTAMPTZOID);
-    const Visits visits{array_argument(fcinfo, 3, INETOID), array_argument(fcinfo, 4, TEXTOID), array_argument(fcinfo, 5, TEXTOID)};
+    const Elements link_ids = array_argument(fcinfo, 1, INT8OID),
+                   times = array_argument(fcinfo, 2, TIMESTAMPTZOID);
+    const Visits visits{array_argument(fcinfo, 3, INETOID), array_argument(fcinfo, 4, TEXTOID),
+                        array_argument(fcinfo, 5, TEXTOID)};
     const Elements workspace_ids = array_argument(fcinfo, 6, INT8OID);
     require_length(times, link_ids.count, "clicked_at");
     require_length(visits.ips, link_ids.count, "ips");
@@ -492,14 +532,16 @@ SHORTENER_FUNCTION(shortener_record_clicks) {
     const TimestampTz latest = GetCurrentTimestamp() + max_ahead;
     int count = 0, refused = 0;
     for (int i = 0; i < link_ids.count; i++) {
-        if (times.is_null(i) || DatumGetTimestampTz(times.values[i]) > latest || !months.has(DatumGetTimestampTz(times.values[i])))
+        if (times.is_null(i) || DatumGetTimestampTz(times.values[i]) > latest ||
+            !months.has(DatumGetTimestampTz(times.values[i])))
             refused++;
         else if (!link_ids.is_null(i))
             clicks[count++] = {DatumGetInt64(link_ids.values[i]), DatumGetTimestampTz(times.values[i]), 0, i};
     }
     find_workspaces(clicks, count, workspace_ids);
     const int known = static_cast<int>(
-        std::remove_if(clicks, clicks + count, [](const Click& click) { return click.workspace_id == 0; }) - clicks);
+        std::remove_if(clicks, clicks + count, [](const Click& click) { return click.workspace_id == 0; }) -
+        clicks);
     const bool is_new = begin_batch(PG_GETARG_DATUM(0), known, link_ids.count - refused - known, refused);
     if (is_new) {
         // In the order of the workspaces, in which all batches take their locks.
@@ -525,7 +567,8 @@ SHORTENER_FUNCTION(shortener_url_parameter) {
     if (value.empty())
         PG_RETURN_NULL();
     if (!is_utf8(value) || has_control(value)) // a click must not fail because of what a link says of itself
-        std::replace_if(storage, storage + value.size(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+        std::replace_if(
+            storage, storage + value.size(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
     BoundedText<100> cut;
     cut.assign(ascii_unless_utf8(value));
     PG_RETURN_DATUM(text_datum(cut.view()));

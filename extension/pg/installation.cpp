@@ -54,11 +54,13 @@ bool has_triggers(Relation link) {
     return true;
 }
 
-// Whether Citus has made the table one of its own, which lists them in a table of the same name in each database. The
-// rows are on other servers then, and a query that is taken into another one after Citus has looked at it finds none.
+// Whether Citus has made the table one of its own, which lists them in a table of the same name in each
+// database. The rows are on other servers then, and a query that is taken into another one after Citus has
+// looked at it finds none.
 bool is_distributed(Oid table) {
     const Oid citus = get_extension_oid("citus", true);
-    const Oid list = OidIsValid(citus) ? get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE) : InvalidOid;
+    const Oid list =
+        OidIsValid(citus) ? get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE) : InvalidOid;
     if (!OidIsValid(list) || getExtensionOfObject(RelationRelationId, list) != citus)
         return false;
     const AttrNumber table_column = get_attnum(list, "logicalrelid");
@@ -101,9 +103,10 @@ void require_install() {
     if (!has_triggers(link))
         raise_incomplete("the triggers of the tables of shortener are missing");
     if (is_distributed(known.link))
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("shortener does not support tables distributed by Citus"),
-                        errhint("SELECT undistribute_table('shortener.link', cascade_via_foreign_keys => true);")));
+        ereport(ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("shortener does not support tables distributed by Citus"),
+                 errhint("SELECT undistribute_table('shortener.link', cascade_via_foreign_keys => true);")));
     table_close(link, NoLock);
     known.complete = generation == known.generation;
 }

@@ -192,9 +192,13 @@ class Codes {
 class UrlBatch {
   public:
     void add(const LinkRow& row) {
-        if (const StoredUrl url = row.stored_url(); !was_accepted(url))
-            urls_[count_++] = {url.workspace_id, copied(url.short_code), copied(url.original_url),
-                               url.url_digest.data() ? copied(url.url_digest) : std::string_view()};
+        const StoredUrl url = row.stored_url();
+        if (was_accepted(url))
+            return;
+        if (count_ == 0) // which is seldom needed, and goes with the memory of the batch
+            urls_ = static_cast<StoredUrl*>(palloc(sizeof(StoredUrl) * batch_size));
+        urls_[count_++] = {url.workspace_id, copied(url.short_code), copied(url.original_url),
+                           url.url_digest.data() ? copied(url.url_digest) : std::string_view()};
     }
     void check() {
         if (count_ > 0)
@@ -207,7 +211,7 @@ class UrlBatch {
         return {static_cast<const char*>(memcpy(palloc(text.size() + 1), text.data(), text.size())), text.size()};
     }
 
-    StoredUrl urls_[batch_size];
+    StoredUrl* urls_ = nullptr;
     int count_ = 0;
 };
 
@@ -407,7 +411,7 @@ SHORTENER_FUNCTION(shortener_after_link_insert) {
     TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_INSERT | TRIGGER_EVENT_AFTER, false, true);
     SPI_connect();
     Codes* const codes = allocate<Codes>();
-    UrlBatch* const urls = allocate<UrlBatch>();
+    UrlBatch urls;
     ChangedCodes* const changed = allocate<ChangedCodes>();
     TransitionTable inserted(data->tg_newtable, data->tg_relation);
     in_batches(
@@ -417,7 +421,7 @@ SHORTENER_FUNCTION(shortener_after_link_insert) {
                 return false;
             if (!was_generated(row.stored_url()))
                 codes->add(row, number_in_code(row));
-            urls->add(row);
+            urls.add(row);
             // A cache may hold "unknown" for an alias that somebody tried before it was made. Nobody knew a generated
             // code before, and a link with a digest has one.
             if (row.nulls[url_digest])
@@ -425,7 +429,7 @@ SHORTENER_FUNCTION(shortener_after_link_insert) {
             return true;
         },
         [&] {
-            urls->check();
+            urls.check();
             refuse_used_codes(*codes);
         });
     inserted.close();
@@ -437,7 +441,7 @@ SHORTENER_FUNCTION(shortener_after_link_insert) {
 SHORTENER_FUNCTION(shortener_after_link_update) {
     TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_AFTER, true, true);
     SPI_connect();
-    UrlBatch* const urls = allocate<UrlBatch>();
+    UrlBatch urls;
     ChangedCodes* const changed = allocate<ChangedCodes>();
     // The executor adds to both tables at once, so the states of a link stand at the same place.
     TransitionTable before(data->tg_oldtable, data->tg_relation), after(data->tg_newtable, data->tg_relation);
@@ -451,12 +455,12 @@ SHORTENER_FUNCTION(shortener_after_link_update) {
                 return false;
             refuse_change(old_row, new_row);
             if (!same(old_row, new_row, original_url) || !same(old_row, new_row, url_digest))
-                urls->add(new_row);
+                urls.add(new_row);
             if (!same_answer(old_row, new_row))
                 changed->add(new_row.workspace(), new_row.code());
             return true;
         },
-        [&] { urls->check(); });
+        [&] { urls.check(); });
     before.close();
     after.close();
     changed->notify();

@@ -24,7 +24,8 @@ constexpr const char* flush = "flush";
 
 // The key of the tags, in the memory of the result.
 Datum notification_key() {
-    static KeptStatement statement("SELECT notification_key::pg_catalog.bytea FROM shortener.installation", {});
+    static KeptStatement statement("SELECT notification_key::pg_catalog.bytea FROM shortener.installation",
+                                   {});
     const auto section = OwnerSection::to_read({"installation"});
     const Rows rows = statement.run();
     section.end();

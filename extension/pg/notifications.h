@@ -1,7 +1,7 @@
 #pragma once
 
-// What caches are told of, on the channel "shortener" at commit: tags of the codes whose answer has changed, or that
-// they are to forget everything.
+// What caches are told of, on the channel "shortener" at commit: tags of the codes whose answer has changed,
+// or that they are to forget everything.
 
 #include <string_view>
 
@@ -26,7 +26,8 @@ class ChangedCodes {
     void notify() const;
 
   private:
-    // More than this many: forget everything. 256 tags are 4,352 of the 8,000 bytes that a notification may have.
+    // More than this many: forget everything. 256 tags are 4,352 of the 8,000 bytes that a notification may
+    // have.
     static constexpr int max_tags = 256;
 
     struct Code {

@@ -29,8 +29,9 @@ struct Table {
 };
 
 [[noreturn]] void raise_missing(const char* name) {
-    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation \"shortener.%s\" does not exist", name),
-                    errhint("CALL shortener.install();")));
+    ereport(ERROR,
+            (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation \"shortener.%s\" does not exist", name),
+             errhint("CALL shortener.install();")));
 }
 
 // Locks the table, so that until the end of the transaction it is the one of that name and stays as it is.
@@ -40,8 +41,9 @@ Table lock_table(const char* name, Oid schema, LOCKMODE mode) {
         if (!OidIsValid(table))
             raise_missing(name);
         LockRelationOid(table, mode);
-        HeapTuple row = get_relname_relid(name, schema) == table ? SearchSysCache1(RELOID, ObjectIdGetDatum(table))
-                                                                 : nullptr;
+        HeapTuple row = get_relname_relid(name, schema) == table
+                            ? SearchSysCache1(RELOID, ObjectIdGetDatum(table))
+                            : nullptr;
         if (HeapTupleIsValid(row)) {
             const Form_pg_class form = reinterpret_cast<Form_pg_class>(GETSTRUCT(row));
             const Table locked{table, form->relowner, form->relkind, form->relhassubclass};
@@ -56,10 +58,11 @@ void require_table_of(Oid owner, const Table& table, const char* name) {
     if (table.kind != RELKIND_RELATION && table.kind != RELKIND_PARTITIONED_TABLE)
         ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("\"shortener.%s\" is not a table", name)));
     if (table.owner != owner)
-        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("table \"shortener.%s\" does not belong to role \"%s\"", name,
-                               GetUserNameFromId(owner, true)),
-                        errdetail("All tables of shortener must belong to the owner of shortener.installation.")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                 errmsg("table \"shortener.%s\" does not belong to role \"%s\"", name,
+                        GetUserNameFromId(owner, true)),
+                 errdetail("All tables of shortener must belong to the owner of shortener.installation.")));
 }
 
 // Triggers of foreign keys are the system's own; ours make sure themselves that they are where they belong.
@@ -75,10 +78,11 @@ void require_no_foreign_trigger(const Table& table, const char* name) {
             continue;
         const Oid extension = getExtensionOfObject(ProcedureRelationId, trigger.tgfoid);
         if (!OidIsValid(extension) || extension != get_extension_oid("shortener", true))
-            ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                            errmsg("table \"shortener.%s\" must not have trigger \"%s\"", name, trigger.tgname),
-                            errdetail("It would run with the rights of the owner of the table."),
-                            errhint("DROP TRIGGER %s ON shortener.%s;", quote_identifier(trigger.tgname), name)));
+            ereport(ERROR,
+                    (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                     errmsg("table \"shortener.%s\" must not have trigger \"%s\"", name, trigger.tgname),
+                     errdetail("It would run with the rights of the owner of the table."),
+                     errhint("DROP TRIGGER %s ON shortener.%s;", quote_identifier(trigger.tgname), name)));
     }
     table_close(relation, NoLock);
 }

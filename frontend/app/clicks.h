@@ -8,6 +8,7 @@ namespace shortener {
 // A served redirect, announced once per GET, from the thread that served it. The views live during the call.
 struct Click {
     std::int64_t link_id = 0;
+    std::int64_t workspace_id = 0;
     std::string_view visitor; // the visitor's address, see visitor_address()
     std::string_view user_agent;
     std::string_view referer;

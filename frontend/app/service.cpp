@@ -42,9 +42,10 @@ void Service::tick(Clock::time_point now) {
         database_.hurry();
 }
 
-// The one place where a served redirect is known: here clicks begin. HEAD is not a click.
+// The one place where a served redirect is known: here clicks begin. Neither HEAD is a click nor what a browser fetches
+// in case it will be wanted.
 void Service::announce(const Request& request, const Resolution& resolution, const Response& response) {
-    if (request.method != Method::get || response.location.empty())
+    if (request.method != Method::get || request.prefetch || response.location.empty())
         return;
     Counters::add(counters_.clicks);
     const bool logged = logs(LogLevel::debug);
@@ -54,67 +55,59 @@ void Service::announce(const Request& request, const Resolution& resolution, con
     if (logged)
         log_line(LogLevel::debug, "redirect link=" + std::to_string(resolution.link_id) + " client=" + visitor);
     if (shared_.clicks)
-        shared_.clicks->clicked({resolution.link_id, visitor, request.user_agent, request.referer});
+        shared_.clicks->clicked({resolution.link_id, resolution.workspace_id, visitor, request.user_agent, request.referer});
 }
 
-bool Service::answer(const Request& request, Response& response) {
+std::shared_ptr<PendingRequest> Service::answer(const Request& request, Response& response) {
     const Clock::time_point now = Clock::now();
     RouteStorage storage;
     const Route where = route(request.target, storage);
     switch (where.place) {
     case Place::link:
-        if (!answer_link(request, where.code, now, response))
-            return false;
+        if (auto visit = answer_link(request, where.code, now, response))
+            return visit;
         break;
-    case Place::robots:
-        response = respond_robots(request);
-        break;
-    case Place::favicon:
-        response = respond_favicon(request);
-        break;
-    case Place::nowhere:
-        response = respond_not_found(request);
-        break;
+    case Place::robots: response = respond_robots(request); break;
+    case Place::favicon: response = respond_favicon(request); break;
+    case Place::nowhere: response = respond_not_found(request); break;
     }
     counters_.count_request(response.status, microseconds(Clock::now() - now));
-    return true;
+    return nullptr;
 }
 
-bool Service::answer_link(const Request& request, std::string_view code, Clock::time_point now, Response& response) {
+std::shared_ptr<Visit> Service::answer_link(const Request& request, std::string_view code, Clock::time_point now,
+                                            Response& response) {
     const auto workspace = shared_.workspaces.workspace(request.host, now);
-    if (!workspace || !shared_.cache.find(*workspace, code, now, scratch_))
-        return false;
-    const int status = status_at(scratch_, now);
-    std::shared_ptr<const PageTexts> texts;
-    if (status == 404 || status == 410) {
-        texts = shared_.workspaces.texts(*workspace, now);
-        if (!texts)
-            return false;
+    const bool found = workspace && shared_.cache.find(*workspace, code, now, scratch_);
+    const int status = found ? status_at(scratch_, now) : 0;
+    const bool needs_texts = status == 404 || status == 410;
+    const auto texts = needs_texts ? shared_.workspaces.texts(*workspace, now) : nullptr;
+    if (!found || (needs_texts && !texts)) {
+        auto visit = std::make_shared<Visit>(*this, request, code, now);
+        visit->host_known = workspace.has_value();
+        if (found)
+            visit->resolution = scratch_;
+        return visit;
     }
     Counters::add(status == 404   ? counters_.hits_unknown
                   : status == 410 ? counters_.hits_gone
                                   : counters_.hits_redirect);
     response = respond(request, scratch_, texts.get(), now);
     announce(request, scratch_, response);
-    return true;
+    return nullptr;
 }
 
-void Service::answer_later(const Request& request, Done done) {
+void Service::start(const std::shared_ptr<Visit>& visit) {
     Counters::add(counters_.in_flight_begun);
-    RouteStorage storage;
-    const auto visit = std::make_shared<Visit>(*this, request, route(request.target, storage).code, std::move(done));
-    const auto workspace = shared_.workspaces.workspace(visit->host(), visit->begun);
-    visit->host_known = workspace.has_value();
-    visit->workspace_ticket = shared_.workspaces.now_serving();
     // The link may be known while the texts for its page are not.
-    if (workspace && shared_.cache.find(*workspace, visit->code(), visit->begun, scratch_)) {
-        visit->resolution = scratch_;
+    if (visit->resolution) {
         boost::asio::post(context_, [this, visit] { resolved(visit); });
         return;
     }
     Counters::add(counters_.misses);
     // Tickets first: what is notified from here on beats this question.
     visit->code_ticket = shared_.cache.now_serving();
+    visit->workspace_ticket = shared_.workspaces.now_serving();
     if (shared_.flights.board(visit))
         codes_.ask(visit);
     else
@@ -179,7 +172,7 @@ void Service::end(Visit& visit, Response response) {
     std::exchange(visit.done, nullptr)(std::move(response));
 }
 
-bool AdminService::answer(const Request& request, Response& response) {
+std::shared_ptr<PendingRequest> AdminService::answer(const Request& request, Response& response) {
     const std::string_view path = request.target.substr(0, std::min(request.target.find('?'), request.target.size()));
     response = Response{};
     response.cache_control = "no-store";
@@ -204,7 +197,7 @@ bool AdminService::answer(const Request& request, Response& response) {
     } else {
         response.body = "not found\n";
     }
-    return true;
+    return nullptr;
 }
 
 } // namespace shortener

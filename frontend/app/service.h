@@ -29,7 +29,7 @@ namespace shortener {
 // What all threads share.
 struct Shared {
     Shared(const Cache::Limits& limits, const SipKey& seed, std::size_t threads)
-        : cache(limits, seed), workspaces(seed), flights(seed), database(static_cast<int>(threads)), metrics(threads) {}
+        : cache(limits, seed), workspaces(seed), flights(seed), database(static_cast<int>(threads)), metrics(threads + 1) {}
 
     Cache cache;
     WorkspaceCache workspaces;
@@ -53,14 +53,14 @@ class Service final : public Handler {
   public:
     Service(boost::asio::io_context& context, Shared& shared, std::size_t thread, const ServiceSettings& settings);
 
-    bool answer(const Request& request, Response& response) override;
-    void answer_later(const Request& request, Done done) override;
+    std::shared_ptr<PendingRequest> answer(const Request& request, Response& response) override;
     void tick(Clock::time_point now) override;
     void request_refused(int status) override { counters_.count_request(status, 0); }
     void connection_opened() override { Counters::add(counters_.connections_opened); }
     void connection_closed() override { Counters::add(counters_.connections_closed); }
     void connection_refused() override { Counters::add(counters_.connections_refused); }
 
+    void start(const std::shared_ptr<Visit>& visit);
     // What visits hear of the database.
     void keep(const Visit& visit, const CodeAnswer& answer);
     void landed(const Visit& visit, const CodeAnswer* answer);
@@ -68,7 +68,8 @@ class Service final : public Handler {
     void finish(Visit& visit, const PageTexts* texts);
 
   private:
-    bool answer_link(const Request& request, std::string_view code, Clock::time_point now, Response& response);
+    std::shared_ptr<Visit> answer_link(const Request& request, std::string_view code, Clock::time_point now,
+                                       Response& response);
     void resolved(const std::shared_ptr<Visit>& visit);
     void end(Visit& visit, Response response);
     Asked asked(const Visit& visit, Ticket ticket, bool from_standby) const;
@@ -90,8 +91,7 @@ class AdminService final : public Handler {
   public:
     explicit AdminService(const Shared& shared) : shared_(shared) {}
 
-    bool answer(const Request& request, Response& response) override;
-    void answer_later(const Request&, Done) override {}
+    std::shared_ptr<PendingRequest> answer(const Request& request, Response& response) override;
 
   private:
     const Shared& shared_;

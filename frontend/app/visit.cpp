@@ -4,8 +4,8 @@
 
 namespace shortener {
 
-Visit::Visit(Service& home, const Request& request, std::string_view code, Handler::Done done)
-    : home(home), done(std::move(done)), request_(request) {
+Visit::Visit(Service& home, const Request& request, std::string_view code, Clock::time_point begun)
+    : home(home), begun(begun), request_(request) {
     bytes_.reserve(request.host.size() + 1 + code.size() + request.accept.size() + request.user_agent.size() +
                    request.referer.size() + request.forwarded_for.size() + request.peer.size());
     request_.host = add(request.host);
@@ -24,6 +24,10 @@ std::string_view Visit::add(std::string_view text) {
     return std::string_view(bytes_).substr(begin);
 }
 
+void Visit::start(Done done_) {
+    done = std::move(done_);
+    home.start(shared_from_this());
+}
 void Visit::keep(const CodeAnswer& answer) {
     home.keep(*this, answer);
 }

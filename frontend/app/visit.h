@@ -17,9 +17,12 @@ namespace shortener {
 class Service;
 
 // A request that waits for the database, with one copy of what it needs.
-class Visit final : public CodeQuestion, public TextsQuestion, public std::enable_shared_from_this<Visit> {
+class Visit final : public PendingRequest,
+                    public CodeQuestion,
+                    public TextsQuestion,
+                    public std::enable_shared_from_this<Visit> {
   public:
-    Visit(Service& home, const Request& request, std::string_view code, Handler::Done done);
+    Visit(Service& home, const Request& request, std::string_view code, Clock::time_point begun);
 
     const Request& request() const { return request_; }
     std::string_view host() const override { return request_.host; }
@@ -27,14 +30,15 @@ class Visit final : public CodeQuestion, public TextsQuestion, public std::enabl
     std::string_view flight() const { return flight_; }
     std::int64_t workspace_id() const override { return resolution->workspace_id; }
 
+    void start(Done done_) override;
     void keep(const CodeAnswer& answer) override;
     void tell(const CodeAnswer* answer) override;
     void keep(const TextsAnswer& answer) override;
     void tell(const TextsAnswer* answer) override;
 
     Service& home;
-    const Clock::time_point begun = Clock::now();
-    Handler::Done done;
+    const Clock::time_point begun;
+    Done done;
     std::optional<Resolution> resolution; // once it is known
     bool host_known = false;
     Ticket code_ticket = 0, workspace_ticket = 0;

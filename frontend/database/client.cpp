@@ -69,7 +69,7 @@ asio::awaitable<void> DatabaseClient::run() {
             continue;
         }
         if (away_)
-            log_line(LogLevel::info, "the database is back");
+            log_line(LogLevel::info, std::string("can ") + settings_.purpose + " again");
         set_away(false);
         backoff_.reset();
         changed_(true);
@@ -146,11 +146,16 @@ asio::awaitable<bool> DatabaseClient::exchange(StatementQueue& queue) {
     std::string error;
     const Statement statement = queue.take();
     const Result result = co_await execute(statement, error);
-    if (result && PQresultStatus(result.get()) == PGRES_TUPLES_OK && queue.answered(result.get()))
+    if (result && PQresultStatus(result.get()) == PGRES_TUPLES_OK && queue.answered(result.get())) {
+        complaint_.clear();
         co_return true;
+    }
     if (result)
         error = explain(result.get());
-    log_line(LogLevel::error, std::string("cannot ") + settings_.purpose + ": " + error);
+    error = std::string("cannot ") + settings_.purpose + ": " + error;
+    if (error != complaint_)
+        log_line(LogLevel::error, error);
+    complaint_ = std::move(error);
     queue.failed(result ? sqlstate(result.get()) : std::string_view());
     co_return false;
 }

@@ -20,7 +20,13 @@ struct Request {
     std::string_view referer;
     std::string_view forwarded_for; // X-Forwarded-For, all its lines as one list; see visitor_address.h
     std::string_view peer;          // the address at the other end of the connection
+    bool prefetch = false;          // see is_prefetch()
 };
+
+// Whether Sec-Purpose, or Purpose as older browsers call it, says that nobody has followed the link yet.
+inline bool is_prefetch(std::string_view purpose) {
+    return purpose.starts_with("prefetch") || purpose.starts_with("preview");
+}
 
 struct Response {
     int status = 404;

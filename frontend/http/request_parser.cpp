@@ -161,6 +161,8 @@ void RequestParser::on_field_impl(field name, text name_text, text value_text, e
     default:
         if (iequals(name_text, "X-Forwarded-For"))
             read_forwarded_for(value);
+        else if (iequals(name_text, "Sec-Purpose") || iequals(name_text, "Purpose"))
+            head_.request.prefetch = head_.request.prefetch || is_prefetch(value);
     }
 }
 

@@ -139,12 +139,12 @@ asio::awaitable<void> Session::linger() {
     waiting_ = Waiting::nothing;
 }
 
-asio::awaitable<void> Session::answer_later() {
+asio::awaitable<void> Session::answer_later(PendingRequest& pending) {
     co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
         [&](auto&& resume) {
             auto shared =
                 std::make_shared<std::decay_t<decltype(resume)>>(std::forward<decltype(resume)>(resume));
-            handler().answer_later(head_.request, [this, shared](Response&& response) {
+            pending.start([this, shared](Response&& response) {
                 append(response);
                 (*shared)();
             });
@@ -245,13 +245,14 @@ asio::awaitable<bool> Session::serve_one() {
     }
     head_.request.peer = peer_;
     Response response;
-    if (handler().answer(head_.request, response)) {
+    const std::shared_ptr<PendingRequest> pending = handler().answer(head_.request, response);
+    if (!pending) {
         append(response);
     } else {
         // What is known already need not wait for this one.
         if (!output_.empty() && !co_await write())
             co_return false;
-        co_await answer_later();
+        co_await answer_later(*pending);
     }
     consume(size);
     if (!keep_alive_)

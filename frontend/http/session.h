@@ -46,7 +46,7 @@ class Session {
     boost::asio::awaitable<bool> write();
     boost::asio::awaitable<bool> finish();
     boost::asio::awaitable<void> linger();
-    boost::asio::awaitable<void> answer_later();
+    boost::asio::awaitable<void> answer_later(PendingRequest& pending);
     void append(const Response& response);
     void refuse(int status);
     void wait_for(Waiting what, std::chrono::milliseconds time);

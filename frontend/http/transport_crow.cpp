@@ -63,16 +63,17 @@ class Loop {
 
     Response answer(const Request& request) {
         Response response;
+        std::shared_ptr<PendingRequest> pending;
         {
             const std::lock_guard lock(mutex_);
-            if (handler_->answer(request, response))
+            pending = handler_->answer(request, response);
+            if (!pending)
                 return response;
         }
         const auto promise = std::make_shared<std::promise<Response>>();
-        asio::post(context_, [this, promise, &request] {
+        asio::post(context_, [this, promise, pending] {
             const std::lock_guard lock(mutex_);
-            handler_->answer_later(request,
-                                   [promise](Response&& later) { promise->set_value(std::move(later)); });
+            pending->start([promise](Response&& later) { promise->set_value(std::move(later)); });
         });
         std::future<Response> later = promise->get_future();
         while (later.wait_for(tick_interval) != std::future_status::ready) {
@@ -190,6 +191,7 @@ class Transport::Implementation {
             if (asked.headers.count("X-Forwarded-For") == 1)
                 request.forwarded_for = field(asked, "X-Forwarded-For");
             request.peer = asked.remote_ip_address;
+            request.prefetch = is_prefetch(field(asked, "Sec-Purpose")) || is_prefetch(field(asked, "Purpose"));
             under_way_++;
             response = loop_of_this_thread().answer(request);
             under_way_--;

@@ -9,11 +9,12 @@ use Exporter qw(import);
 use IO::Socket::INET;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Shortenerd;
 use POSIX qw(WNOHANG);
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(crow database eventually exec_shortenerd run_shortenerd);
+our @EXPORT = qw(crow database eventually run_shortenerd);
 
 my $patience = 30;
 my $made = 0;
@@ -47,18 +48,6 @@ sub eventually(&;$)
 	}
 }
 
-# Becomes the program, with its standard error in a file; called in a child process.
-sub exec_shortenerd
-{
-	my ($log, $environment, @flags) = @_;
-	open STDERR, '>>', $log or die "$log: $!";
-	open STDIN, '<', '/dev/null' or die $!;
-	%ENV = (%ENV, %$environment);
-	{ exec $ENV{SHORTENERD}, @flags }
-	print STDERR "$ENV{SHORTENERD}: $!\n";
-	POSIX::_exit(127);
-}
-
 # Runs the program to its end: exit status, standard output, standard error.
 sub run_shortenerd
 {
@@ -69,26 +58,21 @@ sub run_shortenerd
 	return ($? >> 8, $out, $err);
 }
 
-# Starts it; `database` is a connection string, `port` one to listen on, `threads` are two unless given, `flags` and
-# `environment` are added. Returns when it listens, and unless `ready` is false when it is ready.
+# Starts it; `database` is a connection string, `port` one to listen on, `threads` are two unless given, `clicks` are off
+# unless asked for, `flags` and `environment` are added. Returns when it listens, and unless `ready` is false when it is
+# ready.
 sub start
 {
 	my ($class, %options) = @_;
 	my $log = PostgreSQL::Test::Utils::tempdir() . '/shortenerd.' . ++$made . '.log';
 	my $threads = $options{threads} // 2;
-	my @flags = ('--threads', $threads, '--listen', '127.0.0.1:' . ($options{port} // 0), '--admin-listen', '127.0.0.1:0', @{ $options{flags} // [] });
-	unshift @flags, '--database', $options{database} if defined $options{database};
 	append_to_file($log, '');
-	my $pid = fork // die "fork: $!";
-	exec_shortenerd($log, $options{environment} // {}, @flags) if $pid == 0;
+	my $pid = launch($log, [ $ENV{SHORTENERD} ], %options, 
+		flags => [ '--threads', $threads, '--clicks', $options{clicks} ? 'on' : 'off', @{ $options{flags} // [] } ]);
 	$running{$pid} = 1;
 	my $self = bless { pid => $pid, log_file => $log, threads => $threads }, $class;
-	for ([ port => qr/serving links on http:\S+:(\d+)$/m ], [ admin => qr{serving /healthz.* on http:\S+:(\d+)$}m ])
-	{
-		my ($key, $line) = @$_;
-		eventually { $self->log =~ $line ? $self->{$key} = $1 : !$self->alive };
-		$self->{$key} or confess "shortenerd did not start:\n" . $self->log;
-	}
+	eventually { (@$self{qw(port admin)} = find_ports($self->log)) || !$self->alive };
+	$self->{admin} or confess "shortenerd did not start:\n" . $self->log;
 	if ($options{ready} // 1)
 	{
 		$self->until_ready or confess "shortenerd did not get ready:\n" . $self->log;

@@ -88,7 +88,7 @@ value(q{DROP EXTENSION shortener CASCADE});
 # The schema was there before, and belongs to somebody.
 fresh('prepared', 'other');
 value(q{CREATE SCHEMA shortener}, extra_params => [ '-U', 'other' ]);
-like(said('CREATE EXTENSION shortener'), qr/schema shortener belongs to another role, other/, 'CREATE EXTENSION refuses a schema of another role');
+like(said('CREATE EXTENSION shortener CASCADE'), qr/schema shortener belongs to another role, other/, 'CREATE EXTENSION refuses a schema of another role');
 value(q{ALTER SCHEMA shortener OWNER TO postgres; GRANT CREATE, USAGE ON SCHEMA shortener TO other; CREATE EXTENSION shortener CASCADE});
 value(q{CREATE FUNCTION shortener.create_workspace(text, text) RETURNS bigint LANGUAGE sql AS 'SELECT 1/0'}, extra_params => [ '-U', 'other' ]);
 like(said('CALL shortener.install()'), qr/schema shortener contains function shortener.create_workspace\(text,text\) of role "other"/,

@@ -12,7 +12,7 @@ $node->init(allows_streaming => 1);
 $node->append_conf('postgresql.conf', "fsync = off\nmax_connections = 30");
 $node->start;
 $node->safe_psql('postgres', q{
-	CREATE EXTENSION shortener;
+	CREATE EXTENSION shortener CASCADE;
 	CALL shortener.install();
 	SELECT shortener.create_workspace('a'), shortener.create_workspace('b');
 	SELECT shortener.add_domain('a.example', 'a')});

@@ -139,6 +139,14 @@ as('mallory', q{
 	CREATE TYPE evil.text AS (t pg_catalog.text);
 	CREATE DOMAIN evil.bytea AS pg_catalog.bytea CHECK (evil.run())});
 harmless('functions, operators and types in a schema before pg_catalog', scalar as('mallory', 'SET search_path = evil, pg_catalog;' . $everything));
+harmless('arguments of types with casts and checks', scalar as('mallory', q{
+	CREATE DOMAIN evil.url AS text CHECK (evil.run());
+	CREATE TYPE evil.wrapped AS (t text);
+	CREATE FUNCTION evil.unwrap(evil.wrapped) RETURNS text LANGUAGE sql AS 'SELECT evil.run_text(($1).t)';
+	CREATE CAST (evil.wrapped AS text) WITH FUNCTION evil.unwrap AS IMPLICIT;
+	SELECT shortener.shorten('https://domain.example/'::evil.url), shortener.shorten(ROW('https://cast.example/')::evil.wrapped),
+		shortener.create_link('https://domain.example/'::evil.url, alias => 'domain'::evil.url, title => ROW('t')::evil.wrapped);
+	SELECT * FROM shortener.shorten_many(ARRAY['https://domain.example/'::evil.url]::text[])}));
 is(prepare('SELECT http_status FROM shortener.resolve(\'z\')'), 302, '... and ours work all the while');
 
 # Triggers on the tables that we write as their owner.
