@@ -293,6 +293,7 @@ AS $$
 DECLARE
     owner name;
 BEGIN
+    PERFORM shortener.require_install();
     SELECT pg_get_userbyid(c.relowner) INTO owner FROM pg_class c WHERE c.oid = 'shortener.click_rollup'::regclass;
     IF owner <> current_user THEN
         RAISE 'must be the owner of the tables of shortener' USING ERRCODE = 'insufficient_privilege',

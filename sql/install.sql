@@ -22,6 +22,8 @@ BEGIN
     CALL shortener.create_expiry_tables();
     CALL shortener.create_click_tables();
     CALL shortener.make_click_partitions();
+    CALL shortener.create_tag_tables();
+    CALL shortener.create_access_tables();
 END $$;
 COMMENT ON PROCEDURE create_tables() IS 'step of install(): version 1 of the tables';
 
@@ -33,6 +35,7 @@ BEGIN
     CALL shortener.create_link_views();
     CALL shortener.create_expiry_views();
     CALL shortener.create_click_views();
+    CALL shortener.create_access_views();
 END $$;
 COMMENT ON PROCEDURE create_views() IS 'step of install()';
 
@@ -43,8 +46,10 @@ AS $$
 BEGIN
     CALL shortener.create_workspace_triggers();
     CALL shortener.create_link_triggers();
+    CALL shortener.create_access_triggers();
+    CALL shortener.create_policies();
 END $$;
-COMMENT ON PROCEDURE create_triggers() IS 'step of install()';
+COMMENT ON PROCEDURE create_triggers() IS 'step of install(): triggers and policies';
 
 -- Whoever calls install() runs what is in the schema, and gives away rights on it. So there must be nothing that another
 -- role made, except what belongs to the extension or to a superuser.
@@ -141,6 +146,7 @@ BEGIN
     END IF;
     CALL shortener.create_views();
     CALL shortener.create_triggers();
+    CALL shortener.restore_access();
     IF NOT EXISTS (SELECT FROM shortener.workspace) THEN
         PERFORM shortener.create_workspace('default', 'Default');
     END IF;

@@ -71,7 +71,7 @@ CREATE TYPE link_details AS (
 COMMENT ON TYPE link_details IS 'a link as get_link, list_links and search_links show it';
 
 CREATE FUNCTION describe_links(workspace_id integer, ids bigint[]) RETURNS SETOF link_details
-    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 50
+    LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 50
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -86,7 +86,7 @@ END $$;
 COMMENT ON FUNCTION describe_links(integer, bigint[]) IS 'behind get_link, list_links and search_links: these links, in this order';
 
 CREATE FUNCTION get_link(code text, workspace text = NULL) RETURNS SETOF link_details
-    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1
+    LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 1
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -98,9 +98,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION get_link(text, text) IS 'a link with all its properties; no row when there is none or it was deleted';
 
-CREATE FUNCTION list_links(workspace text = NULL, max_rows integer = 50, before timestamptz = NULL, before_id bigint = NULL)
+CREATE FUNCTION list_links(workspace text = NULL, max_rows integer = 50, before timestamptz = NULL, before_id bigint = NULL,
+                           tag text = NULL)
     RETURNS SETOF link_details
-    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 50
+    LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 50
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -112,14 +113,16 @@ BEGIN
         WHERE l.workspace_id = wanted AND l.deleted_at IS NULL
           AND l.id < coalesce(before_id, 9223372036854775807)
           AND l.created_at < coalesce(before, 'infinity')
+          AND (list_links.tag IS NULL OR EXISTS (SELECT FROM shortener.link_tag t
+               WHERE t.workspace_id = wanted AND t.tag = list_links.tag AND t.link_id = l.id))
         ORDER BY l.id DESC
         LIMIT max_rows));
 END $$;
-COMMENT ON FUNCTION list_links(text, integer, timestamptz, bigint) IS
-    'links of a workspace, newest first, of those made before a time; the next page is before_id => link_id of the last row';
+COMMENT ON FUNCTION list_links(text, integer, timestamptz, bigint, text) IS
+    'links of a workspace, newest first, of those made before a time, of those with a tag; the next page is before_id => link_id of the last row';
 
 CREATE FUNCTION search_links(query text, workspace text = NULL, max_rows integer = 50) RETURNS SETOF link_details
-    LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 50
+    LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 50
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE

@@ -7,6 +7,11 @@ CREATE FUNCTION serving_workspace(host text) RETURNS integer
 COMMENT ON FUNCTION serving_workspace(text) IS
     'id of the workspace whose codes are served at the host of an HTTP Host header: that of the domain, otherwise shortener.default_workspace';
 
+CREATE FUNCTION is_serving(workspace_id integer) RETURNS boolean
+    LANGUAGE c STABLE PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'shortener_is_serving';
+COMMENT ON FUNCTION is_serving(integer) IS 'whether the workspace is there and has not been deleted';
+
 CREATE FUNCTION is_retired(workspace_id integer, code text) RETURNS boolean
     LANGUAGE c STABLE PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'shortener_is_retired';
@@ -34,7 +39,8 @@ AS $$
     FROM (VALUES (true)) AS one (row)
     LEFT JOIN (SELECT k.id, k.workspace_id, k.short_code, k.original_url, k.redirect_status, k.expires_at,
                       k.is_active AND k.deleted_at IS NULL
-                      AND (k.expires_at IS NULL OR k.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp()) AS is_live
+                      AND (k.expires_at IS NULL OR k.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp())
+                      AND shortener.is_serving(k.workspace_id) AS is_live
                FROM shortener.link k) l
         ON l.workspace_id OPERATOR(pg_catalog.=) shortener.serving_workspace(resolve_installed.host)
        AND l.short_code OPERATOR(pg_catalog.=) resolve_installed.code

@@ -33,22 +33,9 @@ COMMENT ON FUNCTION notification_key() IS 'key of the tags in notifications on c
 REVOKE EXECUTE ON FUNCTION notification_key() FROM PUBLIC;
 
 CREATE FUNCTION workspace_id(workspace text) RETURNS integer
-    LANGUAGE plpgsql STABLE PARALLEL SAFE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    wanted text;
-    found integer;
-BEGIN
-    PERFORM shortener.require_install(); -- also loads the library, which defines the setting
-    wanted := coalesce(workspace, current_setting('shortener.default_workspace'));
-    SELECT id INTO found FROM shortener.workspace WHERE slug = wanted;
-    IF found IS NULL THEN
-        RAISE 'workspace "%" does not exist', wanted USING ERRCODE = 'undefined_object';
-    END IF;
-    RETURN found;
-END $$;
-COMMENT ON FUNCTION workspace_id(text) IS 'id of a workspace; NULL means shortener.default_workspace';
+    LANGUAGE c STABLE PARALLEL RESTRICTED
+    AS 'MODULE_PATHNAME', 'shortener_workspace_id';
+COMMENT ON FUNCTION workspace_id(text) IS 'id of a workspace in which the caller may work; NULL means current_workspace_id()';
 
 -- The constraints of the tables decide what is valid; this says what they mean.
 CREATE FUNCTION raise_invalid(constraint_name text, value text) RETURNS void
@@ -191,7 +178,7 @@ COMMENT ON FUNCTION set_page_texts(text, text, text) IS
     'texts of a workspace''s 404 and 410 pages; NULL is the built-in one';
 
 CREATE FUNCTION page_texts(workspace_id bigint) RETURNS TABLE (not_found_text text, gone_text text)
-    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN

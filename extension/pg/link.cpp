@@ -6,6 +6,7 @@
 #include "pg/link_code.h"
 #include "pg/link_url.h"
 #include "pg/plans.h"
+#include "pg/session.h"
 #include "pg/text.h"
 
 extern "C" {
@@ -292,7 +293,10 @@ SHORTENER_FUNCTION(shortener_create_link) {
     request.description = optional_value(fcinfo, 5);
     request.metadata = optional_value(fcinfo, 6);
     request.created_ip = optional_value(fcinfo, 7);
-    request.created_by = CStringGetTextDatum(GetUserNameFromId(GetUserId(), false));
+    const Identity* const identity = current_identity();
+    request.created_by = CStringGetTextDatum(identity && identity->user_id
+                                                 ? psprintf("user:%lld", static_cast<long long>(identity->user_id))
+                                                 : GetUserNameFromId(GetUserId(), false));
     const Link link = alias.data() ? create_alias(request) : create_or_get(request);
 
     const Value address = short_url(workspace, link.code.view());

@@ -1,3 +1,5 @@
+#include "pg/log_filter.h"
+#include "pg/session.h"
 #include "pg/settings.h"
 
 extern "C" {
@@ -11,5 +13,7 @@ void _PG_init(void);
 }
 
 void _PG_init(void) {
+    shortener::filter_log();
+    shortener::define_session();
     shortener::define_settings();
 }

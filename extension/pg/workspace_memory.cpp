@@ -9,6 +9,7 @@
 #include "pg/installation.h"
 #include "pg/owner_section.h"
 #include "pg/plans.h"
+#include "pg/session.h"
 #include "pg/settings.h"
 #include "pg/url.h"
 
@@ -155,7 +156,8 @@ CodeStyle code_style(std::string_view name) {
 std::optional<Workspace> read_workspace(std::optional<Datum> slug, std::optional<Datum> id) {
     static KeptStatement statement(
         "SELECT w.id::pg_catalog.int4, w.code_style::pg_catalog.text, w.rules::pg_catalog.text[],"
-        " w.default_ttl::pg_catalog.interval, w.redirect_status::pg_catalog.int2, k.key::pg_catalog.bytea "
+        " w.default_ttl::pg_catalog.interval, w.redirect_status::pg_catalog.int2, k.key::pg_catalog.bytea,"
+        " w.deleted_at IS NOT NULL "
         "FROM shortener.workspace w JOIN shortener.workspace_key k ON k.workspace_id OPERATOR(pg_catalog.=) "
         "w.id "
         "WHERE w.slug OPERATOR(pg_catalog.=) $slug OR w.id OPERATOR(pg_catalog.=) $id",
@@ -178,6 +180,7 @@ std::optional<Workspace> read_workspace(std::optional<Datum> slug, std::optional
         workspace->redirect_status = row.required<int16>(5);
         row.required<std::string_view>(6).copy(reinterpret_cast<char*>(workspace->key),
                                                sizeof workspace->key);
+        workspace->is_deleted = row.required<bool>(7);
     }
     SPI_finish();
     return workspace;
@@ -329,10 +332,13 @@ TimestampTz Workspace::default_expiry() const {
 }
 
 Workspace find_workspace(std::string_view slug) {
+    const std::optional<int32> working = slug.data() ? std::nullopt : working_workspace();
+    if (working == 0)
+        raise_no_workspace();
     if (!slug.data())
         slug = settings.default_workspace;
-    const std::optional<Workspace> workspace = look_up_workspace(slug);
-    if (!workspace)
+    const std::optional<Workspace> workspace = working ? find_workspace_if_any(*working) : look_up_workspace(slug);
+    if (!workspace || workspace->is_deleted || !may_use_workspace(workspace->id))
         raise(LinkError::unknown_workspace, slug);
     return *workspace;
 }
@@ -409,6 +415,12 @@ SHORTENER_FUNCTION(shortener_serving_workspace) {
     if (!id)
         PG_RETURN_NULL();
     PG_RETURN_INT32(*id);
+}
+
+SHORTENER_FUNCTION(shortener_is_serving) {
+    const std::optional<Workspace> workspace =
+        PG_ARGISNULL(0) ? std::nullopt : find_workspace_if_any(PG_GETARG_INT32(0));
+    PG_RETURN_BOOL(workspace && !workspace->is_deleted);
 }
 
 // On whatever table it is, it makes others read that table's description anew and does nothing else.

@@ -32,6 +32,7 @@ struct Workspace {
     Interval default_ttl;
     int16 redirect_status;
     unsigned char key[16];
+    bool is_deleted;
 
     // Of a link that is made now; DT_NOEND: never.
     TimestampTz default_expiry() const;

@@ -64,12 +64,14 @@ SELECT throws_ok(format('UPDATE link SET deleted_at = %s WHERE short_code = %L',
     FROM unnest(ARRAY['NULL', 'now() + interval ''1 day''']) value;
 SELECT throws_ok(format('UPDATE link SET %I = %s WHERE short_code = %L', name, value, 'own'), '23000',
     name || ' of a link cannot be changed', name || ' is for ever')
-    FROM (VALUES ('short_code', '''other'''), ('id', '-1'), ('workspace_id', '2')) c (name, value);
+    FROM (VALUES ('short_code', '''other'''), ('id', '-1')) c (name, value);
 SELECT lives_ok($$ DELETE FROM link WHERE short_code = 'raw' $$, 'who may delete needs no right on retired_code');
 SELECT throws_ok($$ EXECUTE insert_link('raw', 'https://raw.example/', NULL) $$, '23505', 'short code "raw" was used before', 'its code is retired');
 
 -- A trigger of a user's own is seen, whatever its name.
 RESET ROLE;
+SELECT throws_ok($$ UPDATE link SET workspace_id = 2 WHERE short_code = 'own' $$, '23000',
+    'workspace_id of a link cannot be changed', 'workspace_id is for ever');
 CREATE FUNCTION pg_temp.divert() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.original_url := 'https://evil.example/'; RETURN NEW; END $$;
 CREATE TRIGGER zzz BEFORE INSERT OR UPDATE ON link FOR EACH ROW EXECUTE FUNCTION pg_temp.divert();
 SELECT throws_ok(call, NULL, NULL, 'a trigger that diverts ' || call)

@@ -57,8 +57,9 @@ SELECT is_empty($$ SELECT * FROM resolve_many('{}') $$, 'nothing asked, nothing 
 
 -- A role that sees no more than this of links, and nothing of workspaces, domains and retired codes.
 CREATE ROLE shortener_test_redirector;
-GRANT USAGE ON SCHEMA shortener, public TO shortener_test_redirector;
-GRANT SELECT (id, workspace_id, short_code, original_url, redirect_status, is_active, deleted_at, expires_at) ON link TO shortener_test_redirector;
+GRANT USAGE ON SCHEMA public TO shortener_test_redirector;
+SELECT grant_access('shortener_test_redirector', 'redirector');
+REVOKE SELECT ON workspace, domain FROM shortener_test_redirector;
 SET LOCAL ROLE shortener_test_redirector;
 SELECT results_eq($$ SELECT http_status FROM resolve_many('{plain,there,removed,nothing}', '{NULL,other.example}') $$, '{302,302,410,404}'::integer[],
     'a role needs no other right');

@@ -1,0 +1,66 @@
+#include "pg/log_filter.h"
+
+#include <cctype>
+#include <cstring>
+
+#include "pg/session.h"
+
+extern "C" {
+#include "postgres.h"
+
+#include "tcop/tcopprot.h"
+#include "utils/elog.h"
+}
+
+namespace shortener {
+
+namespace {
+
+constexpr std::size_t key_length = 46;
+
+emit_log_hook_type next_hook = nullptr;
+
+std::size_t length_of_key(const char* text) noexcept {
+    std::size_t length = 3;
+    while (std::isalnum(static_cast<unsigned char>(text[length])))
+        length++;
+    return length;
+}
+
+const char* find_key(const char* text) noexcept {
+    while (text && (text = std::strstr(text, "sk_"))) {
+        const std::size_t length = length_of_key(text);
+        if (length >= key_length)
+            return text;
+        text += length;
+    }
+    return nullptr;
+}
+
+void hide_keys(char* text) noexcept {
+    const char* key = text;
+    while ((key = find_key(key))) {
+        const std::size_t length = length_of_key(key);
+        std::memset(text + (key - text) + key_prefix_length, '*', length - key_prefix_length);
+        key += length;
+    }
+}
+
+void filter(ErrorData* data) {
+    for (char* const text :
+         {data->message, data->detail, data->detail_log, data->hint, data->context, data->internalquery})
+        hide_keys(text);
+    if (find_key(debug_query_string))
+        data->hide_stmt = true;
+    if (next_hook)
+        next_hook(data);
+}
+
+} // namespace
+
+void filter_log() {
+    next_hook = emit_log_hook;
+    emit_log_hook = filter;
+}
+
+} // namespace shortener

@@ -1,0 +1,103 @@
+# Tenants on one server, each as a plain role with an API key: what the one does with statements, cursors, plans, workers
+# and logs shows it nothing of the other.
+use strict;
+use warnings;
+
+use Frontend;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = database('tenants', "session_preload_libraries = 'shortener'", 'log_statement = all', 'log_min_duration_statement = 0',
+	'log_parameter_max_length = -1', 'log_parameter_max_length_on_error = -1', 'max_parallel_workers_per_gather = 4');
+
+sub sql { my ($statement) = @_; return $node->safe_psql('postgres', $statement); }
+
+# Statements of one session of the role; what they print, and their errors.
+sub as_app
+{
+	my (@statements) = @_;
+	my ($status, $out, $err) = $node->psql('postgres', join(";\n", @statements) . ';', extra_params => [ '-U', 'app' ], on_error_stop => 0);
+	return wantarray ? ($out, $err) : $out;
+}
+
+sql(q{SELECT shortener.create_workspace('acme'), shortener.create_workspace('beta');
+	CREATE ROLE app LOGIN; CREATE ROLE other; GRANT other TO app; GRANT CREATE ON SCHEMA public TO app;
+	SELECT shortener.grant_access('app', 'writer'), shortener.grant_access('other', 'writer'), shortener.bind_role('app', NULL);
+	SELECT count(shortener.shorten('https://acme.example/' || i, 'acme')), count(shortener.shorten('https://beta.example/' || i, 'beta')) FROM generate_series(1, 2000) i;
+	ANALYZE shortener.link});
+my $acme = sql(q{SELECT shortener.create_api_key('a', rate_limit => NULL, workspace => 'acme')});
+my $beta = sql(q{SELECT shortener.create_api_key('b', rate_limit => NULL, workspace => 'beta')});
+my $acme_key = "SELECT length(shortener.authenticate('$acme'))";
+my $beta_key = "SELECT length(shortener.authenticate('$beta'))";
+my $foreign = q{SELECT count(*) FILTER (WHERE original_url ~ 'beta'), count(*) FROM shortener.link};
+
+is(as_app($foreign), '0|0', 'before authenticate() a role that is bound to no workspace sees nothing');
+is(as_app('BEGIN', $acme_key, $foreign, 'COMMIT', $foreign), "4\n0|2000\n0|0", 'the own links, until the transaction ends');
+is(as_app('BEGIN', $acme_key, 'ROLLBACK', $foreign), "4\n0|0", '... however it ends');
+is(as_app("SELECT length(shortener.authenticate('$acme', true))", $foreign, 'BEGIN', $beta_key, 'COMMIT', $foreign, 'DISCARD ALL', $foreign),
+	"4\n0|2000\n4\n0|2000\n0|0", 'a session, until DISCARD ALL');
+is(as_app('BEGIN', "SELECT length(shortener.authenticate('$acme', true))", 'ROLLBACK', $foreign), "4\n0|0", '... unless its transaction is rolled back');
+is(as_app("SELECT length(shortener.authenticate('$acme', true))", 'BEGIN', "SELECT length(shortener.authenticate('$beta', true))", 'ROLLBACK', $foreign), "4\n4\n0|2000", '... which leaves the one before');
+is(as_app("SELECT length(shortener.authenticate('$acme', true))", 'RESET shortener.session_key', $foreign), "4\n0|0", '... or RESET');
+
+# Plans
+is(as_app("PREPARE p AS $foreign", 'SET plan_cache_mode = force_generic_plan', 'EXECUTE p', 'BEGIN', $acme_key, 'EXECUTE p', 'COMMIT',
+		'BEGIN', $beta_key, 'EXECUTE p', 'COMMIT', 'EXECUTE p'),
+	"0|0\n4\n0|2000\n4\n2000|2000\n0|0", 'a statement prepared before authenticate() and run after it');
+is(as_app("PREPARE p AS $foreign", 'SET plan_cache_mode = force_generic_plan', 'EXECUTE p', 'SET ROLE other', 'EXECUTE p', 'RESET ROLE', 'EXECUTE p'),
+	"0|0\n0|0\n0|0", '... or in another role');
+is(as_app('BEGIN', 'DECLARE c CURSOR WITH HOLD FOR SELECT original_url FROM shortener.link', 'COMMIT', 'BEGIN', $beta_key, 'FETCH c', 'COMMIT'), '4',
+	'a cursor WITH HOLD from before sees nothing after');
+like(as_app('BEGIN', $acme_key, 'DECLARE c CURSOR WITH HOLD FOR SELECT original_url FROM shortener.link ORDER BY id', 'COMMIT', 'BEGIN', $beta_key, 'FETCH c'),
+	qr/acme/, '... and one from an authenticated transaction holds what that saw');
+
+# Workers
+my $parallel = 'SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size = 0';
+unlike(as_app($parallel, 'BEGIN', $acme_key, "EXPLAIN (COSTS OFF) $foreign"), qr/Parallel/, 'links of tenants are not read by parallel workers');
+is(as_app($parallel, 'SET force_parallel_mode = on', 'BEGIN', $acme_key, $foreign), "4\n0|2000", '... which have no identity');
+like(as_app('BEGIN', $acme_key, 'EXPLAIN (COSTS OFF) SELECT * FROM shortener.link WHERE id = 1'), qr/Index Scan.*\n.*permitted_workspace/, 'the policy is an index condition');
+my ($out, $err) = as_app('CREATE FUNCTION public.leak() RETURNS int LANGUAGE sql PARALLEL SAFE AS $$ SELECT shortener.current_workspace_id() $$',
+	$parallel, 'SET force_parallel_mode = on', 'BEGIN', $acme_key, 'SELECT public.leak()');
+ok($out eq "4\n2" || $err =~ /parallel worker does not know/, 'a worker that is asked all the same does not answer wrongly');
+
+# Names of the attacker's
+is(as_app('CREATE FUNCTION public.permitted_workspace(text) RETURNS int LANGUAGE sql AS $$ SELECT 3 $$',
+		'CREATE FUNCTION pg_temp.permitted_workspace(text) RETURNS int LANGUAGE sql AS $$ SELECT 3 $$',
+		'CREATE FUNCTION public.eq(int, int) RETURNS boolean LANGUAGE sql AS $$ SELECT true $$',
+		'CREATE OPERATOR public.= (LEFTARG = int, RIGHTARG = int, FUNCTION = public.eq)',
+		'CREATE TEMP TABLE role_workspace AS SELECT 16384 AS role, 3 AS workspace_id', 'CREATE TEMP TABLE workspace AS SELECT 3 AS id, \'default\' AS slug',
+		'CREATE TEMP TABLE api_key AS SELECT 3 AS workspace_id', 'SET search_path = pg_temp, public, shortener, pg_catalog',
+		'SELECT count(*) FROM shortener.link', 'BEGIN', $acme_key, 'SELECT count(*) FROM shortener.link', 'SELECT shortener.current_workspace()'),
+	"0\n4\n2000\nacme", 'objects of the caller shadow nothing');
+($out, $err) = as_app(q{SELECT set_config('shortener.session_key', 'sk_aaaaaaaa', false)}, q{SET SESSION "shortener.session_key" = 'x'},
+	q{ALTER ROLE app SET shortener.session_key = 'x'}, q{SET shortener.default_workspace = 'beta'}, q{SET row_security = off}, 'SELECT count(*) FROM shortener.link',
+	'SET row_security = on', $foreign);
+is($out, '0|0', 'no setting changes who one is');
+like($err, qr/query would be affected by row-level security/, '... nor does row_security');
+
+# Out by other ways
+is(as_app('BEGIN', $acme_key, 'COPY shortener.link (original_url) TO STDOUT') =~ /beta/, '', 'COPY copies the own rows');
+like((as_app('BEGIN', $acme_key, q{COPY shortener.link (workspace_id, short_code, original_url, redirect_status) FROM STDIN}))[1], qr/row-level security/, '... and does not copy in');
+($out, $err) = as_app('BEGIN', $acme_key, q{CREATE FUNCTION public.show(text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS $$ BEGIN RAISE NOTICE '%', $1; RETURN true; END $$},
+	'SELECT count(*) FROM shortener.link WHERE public.show(original_url)');
+like($err, qr/acme\.example/, 'a function in WHERE is called');
+unlike($err, qr/beta\.example/, '... for the own rows alone');
+($out, $err) = as_app('BEGIN', $acme_key, q{INSERT INTO shortener.link (id, workspace_id, short_code, original_url, redirect_status) SELECT 2001, 2, 'x' || n, 'https://x.example/', 302 FROM generate_series(1, 1) n});
+unlike($err, qr/beta/, 'an error names nothing foreign');
+
+# Logs
+for my $call ("SELECT shortener.authenticate('$acme')", "SELECT shortener.authenticate('$acme' || 'x')", "SELECT 1 / length(shortener.authenticate('$acme')) / 0",
+	"SELECT '$acme'::int", "PREPARE k AS SELECT shortener.authenticate(\$1); EXECUTE k('$acme')", "DO \$\$ BEGIN PERFORM shortener.authenticate('$acme'); RAISE '%', 1 / 0; END \$\$")
+{
+	$node->psql('postgres', $call, extra_params => [ '-U', 'app' ]);
+}
+IPC::Run::run([ 'pgbench', '-n', '-M', 'extended', '-t', 1, '-U', 'app', '-h', $node->host, '-p', $node->port, '-D', "key=$acme",
+	'-f', do { my $file = PostgreSQL::Test::Utils::tempdir() . '/key.sql'; append_to_file($file, 'SELECT shortener.authenticate(:key::text);' . "\n" . 'SELECT (:key::text)::int;'); $file }, 'postgres' ], '>', \my $ignored, '2>', \my $errors);
+my $log = slurp_file($node->logfile);
+like($log, qr/parameters: \$1 = 'sk_\w{8}\*{35}'/, 'parameters are logged');
+unlike($log, qr/\Q$acme\E/, '... and statements, but no API key');
+unlike($log, qr/\Q$beta\E/, 'nor another');
+
+$node->stop;
+done_testing();
