@@ -281,6 +281,16 @@ for my $file (@documents)
 	}
 }
 
+# Files that documents name are there.
+for my $file (@documents)
+{
+	for my $path (slurp_file($file) =~ m{`((?:bench|docs|extension|frontend|sql|test|tools)/[\w./-]+)`}g)
+	{
+		next if $path =~ /OLD--NEW|VERSION/;
+		ok(-e $path, "$file: $path is there");
+	}
+}
+
 # The reference against the catalog.
 fresh_database($node);
 $node->safe_psql('app', 'CREATE EXTENSION shortener CASCADE; CALL shortener.install()');
