@@ -134,14 +134,14 @@ BEGIN
     ), into_hours AS (
         INSERT INTO shortener.click_hour AS t (workspace_id, link_id, hour, clicks, bots, visitors)
         SELECT c.workspace_id, c.link_id, c.hour, count(*), count(*) FILTER (WHERE c.device = 'bot'),
-               shortener.add_visitors(shortener.visitor_key(c.visitor), 15, 5, 256, 1) FILTER (WHERE c.device <> 'bot')
+               shortener.add_visitors(shortener.visitor_key(c.visitor), 16, 5, 256, 1) FILTER (WHERE c.device <> 'bot')
         FROM click c GROUP BY c.workspace_id, c.link_id, c.hour
         ON CONFLICT (workspace_id, link_id, hour) DO UPDATE SET clicks = t.clicks + excluded.clicks, bots = t.bots + excluded.bots,
             visitors = shortener.merge_two_visitors(t.visitors, excluded.visitors)
     ), into_days AS (
         INSERT INTO shortener.click_day AS t (workspace_id, link_id, day, clicks, bots, visitors)
         SELECT c.workspace_id, c.link_id, c.day, count(*), count(*) FILTER (WHERE c.device = 'bot'),
-               shortener.add_visitors(shortener.visitor_key(c.visitor), 15, 5, 256, 1) FILTER (WHERE c.device <> 'bot')
+               shortener.add_visitors(shortener.visitor_key(c.visitor), 16, 5, 256, 1) FILTER (WHERE c.device <> 'bot')
         FROM click c GROUP BY c.workspace_id, c.link_id, c.day
         ON CONFLICT (workspace_id, link_id, day) DO UPDATE SET clicks = t.clicks + excluded.clicks, bots = t.bots + excluded.bots,
             visitors = shortener.merge_two_visitors(t.visitors, excluded.visitors)
