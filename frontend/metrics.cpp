@@ -108,7 +108,7 @@ std::string Metrics::text(const Cache::Sizes& sizes, int database_connections) c
 
     page.single("database_round_trips_total", "counter", "Queries answered by the database.", sum(&Counters::round_trips));
     page.single("database_errors_total", "counter", "Queries that failed or took too long.", sum(&Counters::database_errors));
-    page.single("database_reconnects_total", "counter", "Connections to the database made anew.", sum(&Counters::reconnects));
+    page.single("database_reconnects_total", "counter", "Reconnections to the database.", sum(&Counters::reconnects));
     page.single("database_connections", "gauge", "Threads that have a database connection that answers.",
                 static_cast<std::uint64_t>(database_connections));
     page.declare("batch_codes", "histogram", "Codes asked for in one round trip.");
@@ -124,7 +124,7 @@ std::string Metrics::text(const Cache::Sizes& sizes, int database_connections) c
     page.single("listening", "gauge", "1 while changes are being listened for.", shared.listening ? 1 : 0);
     page.single("notifications_total", "counter", "Notifications of changes received.", shared.notifications);
     page.single("cache_flushes_total", "counter", "Times the whole cache was emptied.", shared.flushes);
-    page.single("listen_reconnects_total", "counter", "Listening connections made anew.", shared.listen_reconnects);
+    page.single("listen_reconnects_total", "counter", "Reconnections of the listening connection.", shared.listen_reconnects);
     page.single("clicks_total", "counter", "Redirects served to GET.", sum(&Counters::clicks));
     page.single("clicks_waiting", "gauge", "Clicks that wait to be recorded.", shared.clicks_waiting);
     page.single("clicks_recorded_total", "counter", "Clicks that the database has recorded.", shared.clicks_sent);

@@ -57,7 +57,7 @@ BEGIN
         RETURNING u.id INTO new_id;
     RETURN new_id;
 EXCEPTION WHEN unique_violation THEN
-    RAISE 'user "%" exists already', left(email, 64) USING ERRCODE = 'unique_violation';
+    RAISE 'user "%" already exists', left(email, 64) USING ERRCODE = 'unique_violation';
 END $$;
 COMMENT ON FUNCTION create_user(text, text, text, text, text) IS
     'makes a user of the workspace and returns the id; subject is the name at an identity provider';
