@@ -149,7 +149,6 @@ CREATE FUNCTION delete_user(
 AS $$
 DECLARE
     home constant integer := shortener.workspace_id(workspace);
-    changed bigint;
 BEGIN
     IF links IS NULL OR links NOT IN ('keep', 'disable', 'delete') THEN
         RAISE 'links must be keep, disable or delete' USING ERRCODE = 'invalid_parameter_value';
