@@ -70,23 +70,28 @@ std::string Metrics::text(const Cache::Sizes& sizes, int database_connections) c
 
     page.declare("requests_total", "counter", "Answers by HTTP status.");
     for (std::size_t i = 0; i <= Counters::statuses.size(); i++) {
-        const std::string status = i < Counters::statuses.size() ? std::to_string(Counters::statuses[i]) : "other";
-        page.sample("requests_total", "status=\"" + status + "\"", total([i](const Counters& c) -> const auto& { return c.requests[i]; }));
+        const std::string status =
+            i < Counters::statuses.size() ? std::to_string(Counters::statuses[i]) : "other";
+        page.sample("requests_total", "status=\"" + status + "\"",
+                    total([i](const Counters& c) -> const auto& { return c.requests[i]; }));
     }
 
     page.declare("request_duration_seconds", "histogram", "From a request read to its answer ready.");
     std::uint64_t cumulative = 0;
     for (std::size_t i = 0; i <= Counters::latency_bounds.size(); i++) {
         cumulative += total([i](const Counters& c) -> const auto& { return c.latency[i]; });
-        const std::string bound = i < Counters::latency_bounds.size() ? seconds(Counters::latency_bounds[i]) : "+Inf";
+        const std::string bound =
+            i < Counters::latency_bounds.size() ? seconds(Counters::latency_bounds[i]) : "+Inf";
         page.sample("request_duration_seconds_bucket", "le=\"" + bound + "\"", cumulative);
     }
     page.sample("request_duration_seconds_sum", {}, seconds(sum(&Counters::latency_microseconds)));
     page.sample("request_duration_seconds_count", {}, cumulative);
 
     const std::uint64_t begun = sum(&Counters::in_flight_begun), ended = sum(&Counters::in_flight_ended);
-    page.single("requests_in_flight", "gauge", "Requests waiting for the database.", begun > ended ? begun - ended : 0);
-    const std::uint64_t opened = sum(&Counters::connections_opened), closed = sum(&Counters::connections_closed);
+    page.single("requests_in_flight", "gauge", "Requests waiting for the database.",
+                begun > ended ? begun - ended : 0);
+    const std::uint64_t opened = sum(&Counters::connections_opened),
+                        closed = sum(&Counters::connections_closed);
     page.single("connections_total", "counter", "Connections accepted.", opened);
     page.single("connections", "gauge", "Connections open.", opened > closed ? opened - closed : 0);
     page.single("connections_refused_total", "counter", "Connections closed at once, there being too many.",
@@ -96,7 +101,8 @@ std::string Metrics::text(const Cache::Sizes& sizes, int database_connections) c
     page.sample("cache_hits_total", "kind=\"redirect\"", sum(&Counters::hits_redirect));
     page.sample("cache_hits_total", "kind=\"gone\"", sum(&Counters::hits_gone));
     page.sample("cache_hits_total", "kind=\"unknown\"", sum(&Counters::hits_unknown));
-    page.single("cache_misses_total", "counter", "Requests whose code was not in the cache.", sum(&Counters::misses));
+    page.single("cache_misses_total", "counter", "Requests whose code was not in the cache.",
+                sum(&Counters::misses));
     page.single("coalesced_total", "counter", "Misses that shared another's question to the database.",
                 sum(&Counters::coalesced));
     page.declare("cache_entries", "gauge", "Codes in the cache: links, and codes known not to exist.");
@@ -106,16 +112,20 @@ std::string Metrics::text(const Cache::Sizes& sizes, int database_connections) c
     page.sample("cache_bytes", "part=\"links\"", sizes.links.bytes);
     page.sample("cache_bytes", "part=\"unknown\"", sizes.unknown.bytes);
 
-    page.single("database_round_trips_total", "counter", "Queries answered by the database.", sum(&Counters::round_trips));
-    page.single("database_errors_total", "counter", "Queries that failed or took too long.", sum(&Counters::database_errors));
-    page.single("database_reconnects_total", "counter", "Reconnections to the database.", sum(&Counters::reconnects));
+    page.single("database_round_trips_total", "counter", "Queries answered by the database.",
+                sum(&Counters::round_trips));
+    page.single("database_errors_total", "counter", "Queries that failed or took too long.",
+                sum(&Counters::database_errors));
+    page.single("database_reconnects_total", "counter", "Reconnections to the database.",
+                sum(&Counters::reconnects));
     page.single("database_connections", "gauge", "Threads that have a database connection that answers.",
                 static_cast<std::uint64_t>(database_connections));
     page.declare("batch_codes", "histogram", "Codes asked for in one round trip.");
     cumulative = 0;
     for (std::size_t i = 0; i <= Counters::batch_bounds.size(); i++) {
         cumulative += total([i](const Counters& c) -> const auto& { return c.batches[i]; });
-        const std::string bound = i < Counters::batch_bounds.size() ? std::to_string(Counters::batch_bounds[i]) : "+Inf";
+        const std::string bound =
+            i < Counters::batch_bounds.size() ? std::to_string(Counters::batch_bounds[i]) : "+Inf";
         page.sample("batch_codes_bucket", "le=\"" + bound + "\"", cumulative);
     }
     page.sample("batch_codes_sum", {}, sum(&Counters::batch_codes));
@@ -124,12 +134,22 @@ std::string Metrics::text(const Cache::Sizes& sizes, int database_connections) c
     page.single("listening", "gauge", "1 while changes are being listened for.", shared.listening ? 1 : 0);
     page.single("notifications_total", "counter", "Notifications of changes received.", shared.notifications);
     page.single("cache_flushes_total", "counter", "Times the whole cache was emptied.", shared.flushes);
-    page.single("listen_reconnects_total", "counter", "Reconnections of the listening connection.", shared.listen_reconnects);
+    page.single("listen_reconnects_total", "counter", "Reconnections of the listening connection.",
+                shared.listen_reconnects);
     page.single("clicks_total", "counter", "Redirects served to GET.", sum(&Counters::clicks));
-    page.single("clicks_waiting", "gauge", "Clicks that wait to be recorded.", shared.clicks_waiting);
-    page.single("clicks_recorded_total", "counter", "Clicks that the database has recorded.", shared.clicks_sent);
-    page.single("clicks_dropped_total", "counter", "Clicks dropped, there being too many or refused.", shared.clicks_dropped);
-    page.single("click_batches_total", "counter", "Batches of clicks recorded.", shared.click_batches);
+    page.single("clicks_waiting", "gauge", "Clicks that wait to be recorded.", shared.clicks.waiting);
+    page.single("clicks_recorded_total", "counter", "Clicks that the database has recorded.",
+                shared.clicks.recorded);
+    page.single("clicks_dropped_total", "counter", "Clicks dropped, there being too many or refused.",
+                shared.clicks.dropped);
+    page.single("click_batches_total", "counter", "Batches of clicks recorded.", shared.clicks.batches);
+    page.single("unknown_visits_waiting", "gauge", "Visits of unknown codes that wait to be recorded.",
+                shared.unknown_visits.waiting);
+    page.single("unknown_visits_recorded_total", "counter",
+                "Visits of unknown codes that the database has recorded.", shared.unknown_visits.recorded);
+    page.single("unknown_visits_dropped_total", "counter",
+                "Visits of unknown codes dropped, there being too many or refused.",
+                shared.unknown_visits.dropped);
     return page.take();
 }
 

@@ -40,11 +40,16 @@ struct Counters {
     }
 };
 
+// Of what is on its way to be recorded.
+struct RecordingCounters {
+    std::atomic<std::uint64_t> waiting{0}, recorded{0}, dropped{0}, batches{0};
+};
+
 // What does not belong to a thread.
 struct SharedCounters {
     std::atomic<bool> listening{false};
     std::atomic<std::uint64_t> notifications{0}, flushes{0}, listen_reconnects{0};
-    std::atomic<std::uint64_t> clicks_waiting{0}, clicks_sent{0}, clicks_dropped{0}, click_batches{0};
+    RecordingCounters clicks, unknown_visits;
 };
 
 class Metrics {
