@@ -75,7 +75,7 @@ compare('rollup_clicks / record_clicks, 200,000 clicks on 10,000 links', unit =>
 
 # A month of clicks. The counters come from the same clicks by one INSERT ... SELECT: how they came is not measured here.
 sql('TRUNCATE shortener.click_event, shortener.click_pending, shortener.click_hour, shortener.click_day, shortener.click_day_breakdown, shortener.click_total');
-sql(q{SELECT shortener.make_click_partition('click_day', date_trunc('month', now() - interval '30 days')::date)});
+sql(q{SELECT shortener.make_month_partition('click_day', date_trunc('month', now() - interval '30 days')::date)});
 sql(<<"SQL");
 INSERT INTO shortener.click_event (clicked_at, link_id, workspace_id, user_agent_id, referrer_id, place_id, ip)
     SELECT date_trunc('day', now(), 'UTC') - interval '30 days' + i * (interval '30 days' / $clicks), l.id, 1, 1 + i % 300, i % 200, 0,
@@ -91,7 +91,7 @@ sql('VACUUM ANALYZE shortener.click_event');
 sql('VACUUM ANALYZE shortener.click_day');
 
 my $bytes = sql(<<'SQL');
-SELECT sum(pg_total_relation_size(p.partition::regclass)) FROM shortener.click_partitions('click_event') c
+SELECT sum(pg_total_relation_size(p.partition::regclass)) FROM shortener.month_partitions('click_event') c
 CROSS JOIN LATERAL (SELECT 'shortener.' || quote_ident(c.partition)) p (partition)
 SQL
 compare('bytes of a raw click with its indexes / 90', unit => 'bytes', goal => '<= 1', rounds => 1,

@@ -116,7 +116,7 @@ BEGIN
         CROSS JOIN unnest('{click_hour,click_day,click_day_breakdown}'::name[]) t (parent)
         WHERE p.ctid = ANY (chosen)
     LOOP
-        PERFORM shortener.make_click_partition(parent, month);
+        PERFORM shortener.make_month_partition(parent, month);
     END LOOP;
 
     WITH due AS MATERIALIZED (
@@ -227,9 +227,9 @@ BEGIN
     -- As far back as there are raw clicks and counters.
     SELECT greatest(from_day, e.first_month, d.first_month), greatest(from_day, e.first_month, h.first_month)::timestamp AT TIME ZONE 'UTC'
         INTO from_day, from_hour
-        FROM (SELECT min(month) FROM shortener.click_partitions('click_event')) e (first_month)
-        JOIN (SELECT min(month) FROM shortener.click_partitions('click_day')) d (first_month) ON e.first_month IS NOT NULL
-        CROSS JOIN (SELECT min(month) FROM shortener.click_partitions('click_hour')) h (first_month);
+        FROM (SELECT min(month) FROM shortener.month_partitions('click_event')) e (first_month)
+        JOIN (SELECT min(month) FROM shortener.month_partitions('click_day')) d (first_month) ON e.first_month IS NOT NULL
+        CROSS JOIN (SELECT min(month) FROM shortener.month_partitions('click_hour')) h (first_month);
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -303,7 +303,7 @@ END $$;
 COMMENT ON FUNCTION require_owner() IS 'an error unless the caller owns the tables; a superuser who does not must not run what their owner added to them';
 
 -- A partition is known by its name: those that somebody attached under other names are left alone.
-CREATE FUNCTION click_partitions(parent name) RETURNS TABLE (partition name, month date)
+CREATE FUNCTION month_partitions(parent name) RETURNS TABLE (partition name, month date)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -311,30 +311,30 @@ BEGIN
     RETURN QUERY
         SELECT c.relname, to_date(right(c.relname, 8), '"y"YYYY"m"MM')
         FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-        WHERE i.inhparent = format('shortener.%I', click_partitions.parent)::regclass AND NOT i.inhdetachpending
-          AND starts_with(c.relname, click_partitions.parent || '_y') AND right(c.relname, 8) ~ '^y\d{4}m\d\d$'
+        WHERE i.inhparent = format('shortener.%I', month_partitions.parent)::regclass AND NOT i.inhdetachpending
+          AND starts_with(c.relname, month_partitions.parent || '_y') AND right(c.relname, 8) ~ '^y\d{4}m\d\d$'
         ORDER BY 2;
 END $$;
-COMMENT ON FUNCTION click_partitions(name) IS 'partitions of a table of clicks, with the month of each (UTC)';
+COMMENT ON FUNCTION month_partitions(name) IS 'partitions of a table that is partitioned by month, with the month of each (UTC)';
 
-CREATE FUNCTION make_click_partition(parent name, month date) RETURNS void
+CREATE FUNCTION make_month_partition(parent name, month date) RETURNS void
     LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     wanted constant name := parent || to_char(month, '"_y"YYYY"m"MM');
 BEGIN
-    IF EXISTS (SELECT FROM shortener.click_partitions(parent) p WHERE p.partition = wanted) THEN
+    IF EXISTS (SELECT FROM shortener.month_partitions(parent) p WHERE p.partition = wanted) THEN
         RETURN;
     END IF;
-    -- ATTACH lets others read and write the table meanwhile, CREATE TABLE ... PARTITION OF does not. Raw clicks are only
-    -- appended; counters are updated, on the same page if it has room.
+    -- ATTACH lets others read and write the table meanwhile, CREATE TABLE ... PARTITION OF does not. Raw clicks and
+    -- the audit are only appended; counters are updated, on the same page if it has room.
     EXECUTE format('CREATE TABLE shortener.%I (LIKE shortener.%I INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE) WITH (%s)',
-        wanted, parent, CASE parent WHEN 'click_event' THEN 'autovacuum_vacuum_insert_scale_factor = 0.05' ELSE 'fillfactor = 80' END);
+        wanted, parent, CASE WHEN parent IN ('click_event', 'link_audit') THEN 'autovacuum_vacuum_insert_scale_factor = 0.05' ELSE 'fillfactor = 80' END);
     EXECUTE format('ALTER TABLE shortener.%I ATTACH PARTITION shortener.%I FOR VALUES FROM (%L) TO (%L)', parent, wanted,
         to_char(month, 'YYYY-MM-"01 00:00+00"'), to_char(month + interval '1 month', 'YYYY-MM-"01 00:00+00"'));
 END $$;
-COMMENT ON FUNCTION make_click_partition(name, date) IS 'makes the partition of a month, if it is not there';
+COMMENT ON FUNCTION make_month_partition(name, date) IS 'makes the partition of a month, if it is not there';
 
 -- The months before now are for clicks that come late, or are brought from elsewhere.
 CREATE PROCEDURE make_click_partitions(keep_events interval = '13 months', ahead interval = '3 months')
@@ -342,7 +342,7 @@ CREATE PROCEDURE make_click_partitions(keep_events interval = '13 months', ahead
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM shortener.make_click_partition(t.parent, m.month::date)
+    PERFORM shortener.make_month_partition(t.parent, m.month::date)
         FROM (VALUES ('click_event'::name, keep_events), ('click_hour', '0'), ('click_day', '0'), ('click_day_breakdown', '0')) t (parent, keep)
         CROSS JOIN LATERAL generate_series(date_trunc('month', now() AT TIME ZONE 'UTC' - t.keep), now() AT TIME ZONE 'UTC' + ahead, '1 month') m (month)
         ORDER BY t.parent, m.month;
@@ -421,7 +421,7 @@ BEGIN
                 SELECT t.parent, p.partition, p.month INTO old_parent, old_partition, old_month
                     FROM (VALUES ('click_event'::name, keep_events), ('click_hour', keep_hours), ('click_day', keep_days),
                                  ('click_day_breakdown', keep_days)) t (parent, keep)
-                    CROSS JOIN LATERAL shortener.click_partitions(t.parent) p
+                    CROSS JOIN LATERAL shortener.month_partitions(t.parent) p
                     WHERE p.month + interval '1 month' <= today - t.keep AND (p.month, t.parent) > (old_month, old_parent)
                     ORDER BY p.month, t.parent LIMIT 1;
                 EXIT WHEN NOT FOUND;
@@ -461,7 +461,7 @@ AS $$
 DECLARE
     -- record_clicks marks a row with the day before it uses it; a month of partitions is dropped as a whole.
     unused_since constant date := least(date_trunc('month', events_since::timestamp),
-        (SELECT min(p.month) FROM shortener.click_partitions('click_event') p)) - interval '2 days';
+        (SELECT min(p.month) FROM shortener.month_partitions('click_event') p)) - interval '2 days';
 BEGIN
     PERFORM shortener.lock_for_job('user_agent', 'referrer', 'place', 'click_batch', 'unknown_code', 'click_month', 'click_month_breakdown');
     DELETE FROM shortener.user_agent d WHERE d.last_seen < unused_since;
@@ -640,7 +640,7 @@ COMMENT ON FUNCTION top_links(text, timestamptz, integer, timestamptz) IS
     'links with the most clicks in some days, or ever since counters by day and month are kept';
 
 REVOKE EXECUTE ON FUNCTION record_clicks(uuid, bigint[], timestamptz[], inet[], text[], text[], bigint[]), record_unknown_codes(uuid, text[], text[]),
-    roll_up_clicks(integer), verify_rollups(timestamptz), make_click_partition(name, date), drop_click_partition(name, name, date),
+    roll_up_clicks(integer), verify_rollups(timestamptz), make_month_partition(name, date), drop_click_partition(name, name, date),
     purge_clicks(text, text) FROM PUBLIC;
 REVOKE EXECUTE ON PROCEDURE rollup_clicks(integer, interval), maintain_clicks(interval, interval, interval, interval, interval),
     make_click_partitions(interval, interval), destroy_click_salts(date), prune_click_dictionaries(date, date) FROM PUBLIC;

@@ -24,6 +24,7 @@ BEGIN
     CALL shortener.make_click_partitions();
     CALL shortener.create_tag_tables();
     CALL shortener.create_access_tables();
+    CALL shortener.create_audit_tables();
 END $$;
 COMMENT ON PROCEDURE create_tables() IS 'step of install(): version 1 of the tables';
 
@@ -47,6 +48,7 @@ BEGIN
     CALL shortener.create_workspace_triggers();
     CALL shortener.create_link_triggers();
     CALL shortener.create_access_triggers();
+    CALL shortener.create_audit_triggers();
     CALL shortener.create_policies();
 END $$;
 COMMENT ON PROCEDURE create_triggers() IS 'step of install(): triggers and policies';

@@ -9,6 +9,7 @@ AS $$
         ('cleanup', '*/15 * * * *', 'CALL shortener.cleanup_expired()', false),
         ('rollup clicks', '* * * * *', 'CALL shortener.rollup_clicks()', false),
         ('maintain clicks', '7 * * * *', 'CALL shortener.maintain_clicks()', false),
+        ('maintain audit', '47 3 * * *', 'CALL shortener.maintain_audit()', false),
         ('remove API keys', '27 3 * * *', 'SELECT shortener.remove_expired_api_keys()', false),
         ('remove unused tags', '37 3 * * *', 'SELECT shortener.remove_unused_tags()', false),
         ('purge history', '17 3 * * *', 'CALL shortener.purge_job_history()', true)

@@ -30,7 +30,7 @@ AS $$
         -- the workspace, its users and API keys
         ('{admin}', 'table', '{workspace}', 'UPDATE',
             'name, code_style, rules, default_ttl, redirect_status, not_found_text, gone_text'),
-        ('{admin}', 'table', '{link_archive,api_keys}', 'SELECT', NULL),
+        ('{admin}', 'table', '{link_archive,link_audit,api_keys}', 'SELECT', NULL),
         ('{admin}', 'table', '{workspace_user}', 'SELECT, INSERT, UPDATE', NULL),
         ('{admin}', 'table', '{user_password}', 'SELECT', 'workspace_id, user_id'),
         ('{admin}', 'table', '{user_password}', 'INSERT, UPDATE, DELETE', NULL),

@@ -1,13 +1,14 @@
 // Triggers: what must hold for every change of a link, whoever makes it, and what caches must hear of.
 //
-// They run with the rights of whoever changes links, read the changed rows from the tuplestores that the executor hands
-// them, never by name, and name tables only in an OwnerSection.
+// They run with the rights of whoever changes links, read the changed rows from the tuplestores that the
+// executor hands them, never by name, and name tables only in an OwnerSection.
 
 #include <algorithm>
 #include <iterator>
 
 #include "pg/guard.h"
 #include "pg/link_code.h"
+#include "pg/link_trigger.h"
 #include "pg/notifications.h"
 #include "pg/owner_section.h"
 #include "pg/plans.h"
@@ -16,10 +17,8 @@
 
 extern "C" {
 #include "access/xact.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
-#include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/array.h"
@@ -28,7 +27,6 @@ extern "C" {
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 }
 
 using namespace shortener;
@@ -36,9 +34,6 @@ using namespace shortener;
 namespace {
 
 constexpr Datum no_row = 0; // what a trigger after the fact returns
-
-// Rows that are looked up together.
-constexpr int batch_size = 1000;
 
 // The columns of link that triggers read.
 enum Column {
@@ -58,10 +53,10 @@ constexpr struct {
     Oid type;
     bool is_nullable;
 } columns[] = {
-    {"workspace_id", INT4OID, false}, {"id", INT8OID, false},
-    {"short_code", TEXTOID, false},   {"original_url", TEXTOID, false},
-    {"url_digest", BYTEAOID, true},   {"redirect_status", INT2OID, false},
-    {"is_active", BOOLOID, false},    {"deleted_at", TIMESTAMPTZOID, true},
+    {"workspace_id", INT4OID, false},     {"id", INT8OID, false},
+    {"short_code", TEXTOID, false},       {"original_url", TEXTOID, false},
+    {"url_digest", BYTEAOID, true},       {"redirect_status", INT2OID, false},
+    {"is_active", BOOLOID, false},        {"deleted_at", TIMESTAMPTZOID, true},
     {"expires_at", TIMESTAMPTZOID, true},
 };
 static_assert(std::size(columns) == column_count);
@@ -71,11 +66,13 @@ AttrNumber column_number(Relation relation, const char* name, Oid type) {
     const TupleDesc description = RelationGetDescr(relation);
     for (int i = 0; i < description->natts; i++) {
         const Form_pg_attribute attribute = TupleDescAttr(description, i);
-        if (!attribute->attisdropped && attribute->atttypid == type && namestrcmp(&attribute->attname, name) == 0)
+        if (!attribute->attisdropped && attribute->atttypid == type &&
+            namestrcmp(&attribute->attname, name) == 0)
             return attribute->attnum;
     }
-    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-                    errmsg("table \"shortener.link\" has no column \"%s\" of type %s", name, format_type_be(type))));
+    ereport(ERROR,
+            (errcode(ERRCODE_UNDEFINED_COLUMN),
+             errmsg("table \"shortener.link\" has no column \"%s\" of type %s", name, format_type_be(type))));
 }
 
 // The values of a link; they last as long as the row they were read from.
@@ -91,7 +88,8 @@ struct LinkRow {
     }
     bool redirects() const {
         return DatumGetBool(values[is_active]) && nulls[deleted_at] &&
-               (nulls[expires_at] || DatumGetTimestampTz(values[expires_at]) > GetCurrentStatementStartTimestamp());
+               (nulls[expires_at] ||
+                DatumGetTimestampTz(values[expires_at]) > GetCurrentStatementStartTimestamp());
     }
 };
 
@@ -103,7 +101,9 @@ class LinkReader {
             numbers_[i] = column_number(relation, columns[i].name, columns[i].type);
     }
     LinkRow read(HeapTuple tuple) const {
-        return read([&](AttrNumber number, bool& is_null) { return heap_getattr(tuple, number, description_, &is_null); });
+        return read([&](AttrNumber number, bool& is_null) {
+            return heap_getattr(tuple, number, description_, &is_null);
+        });
     }
     LinkRow read(TupleTableSlot* slot) const {
         return read([&](AttrNumber number, bool& is_null) { return slot_getattr(slot, number, &is_null); });
@@ -114,7 +114,8 @@ class LinkReader {
         LinkRow row;
         for (int i = 0; i < column_count; i++) {
             row.values[i] = value(numbers_[i], row.nulls[i]);
-            if (row.nulls[i] && !columns[i].is_nullable) // as it may be before the constraint is checked, or without it
+            if (row.nulls[i] &&
+                !columns[i].is_nullable) // as it may be before the constraint is checked, or without it
                 ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION),
                                 errmsg("null value in column \"%s\" of relation \"link\"", columns[i].name)));
         }
@@ -125,33 +126,20 @@ class LinkReader {
     AttrNumber numbers_[column_count];
 };
 
-// A transition table, row by row. The values of a row last until the next one is read.
-class TransitionTable {
+// Links of a transition table. The values of a row last until the next one is read.
+class LinkTable : public TransitionTable {
   public:
-    TransitionTable(Tuplestorestate* store, Relation relation)
-        : store_(store), reader_(relation),
-          slot_(MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsMinimalTuple)),
-          pointer_(tuplestore_alloc_read_pointer(store, EXEC_FLAG_REWIND)) {
-        tuplestore_select_read_pointer(store_, pointer_);
-        tuplestore_rescan(store_);
-    }
+    LinkTable(Tuplestorestate* store, Relation relation)
+        : TransitionTable(store, relation), reader_(relation) {}
     bool next(LinkRow& row) {
-        const MemoryContext caller = MemoryContextSwitchTo(context_); // of rows that were on disk
-        tuplestore_select_read_pointer(store_, pointer_);
-        const bool is_there = tuplestore_gettupleslot(store_, true, false, slot_);
-        MemoryContextSwitchTo(caller);
-        if (is_there)
-            row = reader_.read(slot_);
-        return is_there;
+        if (!TransitionTable::next())
+            return false;
+        row = reader_.read(slot());
+        return true;
     }
-    void close() const { ExecDropSingleTupleTableSlot(slot_); }
 
   private:
-    Tuplestorestate* store_;
     LinkReader reader_;
-    TupleTableSlot* slot_;
-    int pointer_;
-    MemoryContext context_ = CurrentMemoryContext;
 };
 
 // The number whose scrambled code the link has, its own or, by chance, another; −1 for any other code.
@@ -174,9 +162,11 @@ class Codes {
     };
     Parameters take() {
         const Parameters taken{
-            {"workspaces", PointerGetDatum(construct_array(workspaces_, count_, INT4OID, 4, true, TYPALIGN_INT))},
+            {"workspaces",
+             PointerGetDatum(construct_array(workspaces_, count_, INT4OID, 4, true, TYPALIGN_INT))},
             {"codes", PointerGetDatum(construct_array(codes_, count_, TEXTOID, -1, false, TYPALIGN_INT))},
-            {"numbers", PointerGetDatum(construct_array(numbers_, count_, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE))}};
+            {"numbers", PointerGetDatum(construct_array(numbers_, count_, INT8OID, 8, FLOAT8PASSBYVAL,
+                                                        TYPALIGN_DOUBLE))}};
         count_ = 0;
         return taken;
     }
@@ -208,41 +198,27 @@ class UrlBatch {
 
   private:
     static std::string_view copied(std::string_view text) {
-        return {static_cast<const char*>(memcpy(palloc(text.size() + 1), text.data(), text.size())), text.size()};
+        return {static_cast<const char*>(memcpy(palloc(text.size() + 1), text.data(), text.size())),
+                text.size()};
     }
 
     StoredUrl* urls_ = nullptr;
     int count_ = 0;
 };
 
-// Calls `next`, which reads a row, until there is none, and `together` after as many as are looked up together, and at
-// the end. What they allocate is freed after that.
-template <typename Next, typename Together> void in_batches(Next&& next, Together&& together) {
-    const MemoryContext batch = AllocSetContextCreate(CurrentMemoryContext, "shortener links", ALLOCSET_DEFAULT_SIZES);
-    const MemoryContext outer = MemoryContextSwitchTo(batch);
-    for (bool more = true; more;) {
-        for (int rows = 0; rows < batch_size && more; rows++)
-            more = next();
-        together();
-        MemoryContextReset(batch);
-        CHECK_FOR_INTERRUPTS();
-    }
-    MemoryContextSwitchTo(outer);
-    MemoryContextDelete(batch);
-}
-
 // In a memory of its own, because it is large for a stack.
 template <typename T> T* allocate() {
     return new (palloc(sizeof(T))) T;
 }
 
-// A reserved or retired code is refused after the insert, by a look at what is committed now: while the insert
-// waited on the unique index, a cleanup may have retired the very code, unseen by an older snapshot.
+// A reserved or retired code is refused after the insert, by a look at what is committed now: while the
+// insert waited on the unique index, a cleanup may have retired the very code, unseen by an older snapshot.
 void refuse_used_codes(Codes& codes) {
     if (codes.empty())
         return;
     static KeptStatement refused(
-        "SELECT n.short_code, r.reserved FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes),"
+        "SELECT n.short_code, r.reserved FROM ROWS FROM (pg_catalog.unnest($workspaces), "
+        "pg_catalog.unnest($codes),"
         " pg_catalog.unnest($numbers)) n (workspace_id, short_code, number) CROSS JOIN LATERAL ("
         " SELECT true AS reserved FROM shortener.reserved_code"
         "  WHERE code OPERATOR(pg_catalog.=) pg_catalog.lower(n.short_code COLLATE pg_catalog.\"C\")"
@@ -298,15 +274,17 @@ class RetiredNumbers {
     int count_ = 0;
 };
 
-// Rows that another transaction holds stay as they are: nobody waits. Above READ COMMITTED, where a row that another
-// has taken in is an error, all do.
+// Rows that another transaction holds stay as they are: nobody waits. Above READ COMMITTED, where a row that
+// another has taken in is an error, all do.
 void RetiredNumbers::retire() {
     if (count_ == 0)
         return;
     static KeptStatement statement(
-        "WITH taken_in AS (DELETE FROM shortener.retired_number r WHERE r.ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
+        "WITH taken_in AS (DELETE FROM shortener.retired_number r WHERE r.ctid OPERATOR(pg_catalog.=) ANY "
+        "(ARRAY("
         "  SELECT o.ctid FROM shortener.retired_number o"
-        "  WHERE $takes_in AND o.workspace_id OPERATOR(pg_catalog.=) ANY ($workspaces) FOR UPDATE SKIP LOCKED))"
+        "  WHERE $takes_in AND o.workspace_id OPERATOR(pg_catalog.=) ANY ($workspaces) FOR UPDATE SKIP "
+        "LOCKED))"
         " RETURNING r.workspace_id, r.highest, r.codes) "
         "INSERT INTO shortener.retired_number AS r (workspace_id, highest, codes)"
         " SELECT n.workspace_id, pg_catalog.max(n.highest), pg_catalog.sum(n.codes)::pg_catalog.int8 FROM ("
@@ -316,7 +294,10 @@ void RetiredNumbers::retire() {
         " GROUP BY n.workspace_id ORDER BY n.workspace_id"
         " ON CONFLICT (workspace_id, highest) DO UPDATE"
         "  SET codes = r.codes OPERATOR(pg_catalog.+) excluded.codes",
-        {{"takes_in", BOOLOID}, {"workspaces", INT4ARRAYOID}, {"highest", INT8ARRAYOID}, {"codes", INT8ARRAYOID}});
+        {{"takes_in", BOOLOID},
+         {"workspaces", INT4ARRAYOID},
+         {"highest", INT8ARRAYOID},
+         {"codes", INT8ARRAYOID}});
     const auto array_of = [this](const auto& numbers, Oid type, int size, char alignment) {
         Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count_));
         for (int i = 0; i < count_; i++)
@@ -332,15 +313,17 @@ void RetiredNumbers::retire() {
     count_ = 0;
 }
 
-// The codes of removed links, which no link may have again; the only place where that is written, with the numbers
-// above. Whoever may delete a link need not have a right on that table. Somebody may have retired the code of a link by
-// hand. Nobody can do so twice at once, since the link is locked; ON CONFLICT would take twice as long.
+// The codes of removed links, which no link may have again; the only place where that is written, with the
+// numbers above. Whoever may delete a link need not have a right on that table. Somebody may have retired the
+// code of a link by hand. Nobody can do so twice at once, since the link is locked; ON CONFLICT would take
+// twice as long.
 void retire(Codes& codes) {
     if (codes.empty())
         return;
     static KeptStatement statement(
         "INSERT INTO shortener.retired_code (workspace_id, short_code)"
-        " SELECT o.workspace_id, o.short_code FROM ROWS FROM (pg_catalog.unnest($workspaces), pg_catalog.unnest($codes))"
+        " SELECT o.workspace_id, o.short_code FROM ROWS FROM (pg_catalog.unnest($workspaces), "
+        "pg_catalog.unnest($codes))"
         " o (workspace_id, short_code) WHERE NOT EXISTS (SELECT FROM shortener.retired_code r"
         " WHERE r.workspace_id OPERATOR(pg_catalog.=) o.workspace_id"
         " AND r.short_code OPERATOR(pg_catalog.=) o.short_code OFFSET 0)",
@@ -379,41 +362,16 @@ void refuse_change(const LinkRow& before, const LinkRow& after) {
                         errdetail("A deleted link stays deleted, and its code is never used again.")));
 }
 
-[[noreturn]] void raise_not_ours(const TriggerData* data) {
-    ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                    errmsg("trigger \"%s\" is not one of shortener.link", data->tg_trigger->tgname),
-                    errhint("CALL shortener.install();")));
-}
-
-TriggerData* trigger_data(FunctionCallInfo fcinfo) {
-    if (!CALLED_AS_TRIGGER(fcinfo))
-        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("function was not called by trigger manager")));
-    return reinterpret_cast<TriggerData*>(fcinfo->context);
-}
-
-// The data of a trigger of link that fires as install() sets it, with the transition tables that it reads. Anybody may
-// attach the functions to a table of their own, or otherwise, where rows and columns are not what they read.
-TriggerData* link_trigger_data(FunctionCallInfo fcinfo, TriggerEvent event, bool reads_old, bool reads_new) {
-    TriggerData* const data = trigger_data(fcinfo);
-    const Relation relation = data->tg_relation;
-    if ((data->tg_event & (TRIGGER_EVENT_OPMASK | TRIGGER_EVENT_ROW | TRIGGER_EVENT_TIMINGMASK)) != event ||
-        RelationGetNamespace(relation) != get_namespace_oid("shortener", true) ||
-        std::string_view(RelationGetRelationName(relation)) != "link" || (reads_old && !data->tg_oldtable) ||
-        (reads_new && !data->tg_newtable))
-        raise_not_ours(data);
-    return data;
-}
-
 } // namespace
 
 SHORTENER_FUNCTION(shortener_after_link_insert) {
-    TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_INSERT | TRIGGER_EVENT_AFTER, false, true);
+    TriggerData* const data =
+        link_trigger_data(fcinfo, TRIGGER_EVENT_INSERT | TRIGGER_EVENT_AFTER, false, true);
     SPI_connect();
     Codes* const codes = allocate<Codes>();
     UrlBatch urls;
     ChangedCodes* const changed = allocate<ChangedCodes>();
-    TransitionTable inserted(data->tg_newtable, data->tg_relation);
+    LinkTable inserted(data->tg_newtable, data->tg_relation);
     in_batches(
         [&] {
             LinkRow row;
@@ -422,8 +380,8 @@ SHORTENER_FUNCTION(shortener_after_link_insert) {
             if (!was_generated(row.stored_url()))
                 codes->add(row, number_in_code(row));
             urls.add(row);
-            // A cache may hold "unknown" for an alias that somebody tried before it was made. Nobody knew a generated
-            // code before, and a link with a digest has one.
+            // A cache may hold "unknown" for an alias that somebody tried before it was made. Nobody knew a
+            // generated code before, and a link with a digest has one.
             if (row.nulls[url_digest])
                 changed->add(row.workspace(), row.code());
             return true;
@@ -439,18 +397,19 @@ SHORTENER_FUNCTION(shortener_after_link_insert) {
 }
 
 SHORTENER_FUNCTION(shortener_after_link_update) {
-    TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_AFTER, true, true);
+    TriggerData* const data =
+        link_trigger_data(fcinfo, TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_AFTER, true, true);
     SPI_connect();
     UrlBatch urls;
     ChangedCodes* const changed = allocate<ChangedCodes>();
     // The executor adds to both tables at once, so the states of a link stand at the same place.
-    TransitionTable before(data->tg_oldtable, data->tg_relation), after(data->tg_newtable, data->tg_relation);
+    LinkTable before(data->tg_oldtable, data->tg_relation), after(data->tg_newtable, data->tg_relation);
     in_batches(
         [&] {
             LinkRow old_row, new_row;
             const bool is_there = before.next(old_row);
             if (after.next(new_row) != is_there)
-                raise_not_ours(data);
+                raise_not_of_link(data);
             if (!is_there)
                 return false;
             refuse_change(old_row, new_row);
@@ -469,18 +428,20 @@ SHORTENER_FUNCTION(shortener_after_link_update) {
 }
 
 SHORTENER_FUNCTION(shortener_after_link_delete) {
-    TriggerData* const data = link_trigger_data(fcinfo, TRIGGER_EVENT_DELETE | TRIGGER_EVENT_AFTER, true, false);
+    TriggerData* const data =
+        link_trigger_data(fcinfo, TRIGGER_EVENT_DELETE | TRIGGER_EVENT_AFTER, true, false);
     SPI_connect();
     Codes* const codes = allocate<Codes>();
     RetiredNumbers* const numbers = allocate<RetiredNumbers>();
     ChangedCodes* const changed = allocate<ChangedCodes>();
-    TransitionTable deleted(data->tg_oldtable, data->tg_relation);
+    LinkTable deleted(data->tg_oldtable, data->tg_relation);
     in_batches(
         [&] {
             LinkRow row;
             if (!deleted.next(row))
                 return false;
-            if (const int64 number = number_in_code(row); number >= 0 && number == DatumGetInt64(row.values[id]))
+            if (const int64 number = number_in_code(row);
+                number >= 0 && number == DatumGetInt64(row.values[id]))
                 numbers->add(row.workspace(), number);
             else
                 codes->add(row);
@@ -499,8 +460,8 @@ SHORTENER_FUNCTION(shortener_after_link_delete) {
     return no_row;
 }
 
-// A link that leads elsewhere than before, and that create-or-get would still give for the URL that it had, becomes a
-// link of its own.
+// A link that leads elsewhere than before, and that create-or-get would still give for the URL that it had,
+// becomes a link of its own.
 SHORTENER_FUNCTION(shortener_before_link_update) {
     TriggerData* const data = link_trigger_data(
         fcinfo, TRIGGER_EVENT_UPDATE | TRIGGER_EVENT_ROW | TRIGGER_EVENT_BEFORE, false, false);
@@ -508,7 +469,8 @@ SHORTENER_FUNCTION(shortener_before_link_update) {
     const LinkReader reader(data->tg_relation);
     const LinkRow old_row = reader.read(data->tg_trigtuple), new_row = reader.read(data->tg_newtuple);
     bool loses_digest = false;
-    if (!new_row.nulls[url_digest] && !same(old_row, new_row, original_url) && same(old_row, new_row, url_digest)) {
+    if (!new_row.nulls[url_digest] && !same(old_row, new_row, original_url) &&
+        same(old_row, new_row, url_digest)) {
         SPI_connect();
         loses_digest = !has_right_digest(new_row.stored_url());
         SPI_finish();
@@ -517,6 +479,6 @@ SHORTENER_FUNCTION(shortener_before_link_update) {
                      column_number(data->tg_relation, columns[url_digest].name, columns[url_digest].type)};
     Datum values[] = {TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()), 0};
     bool nulls[] = {false, true};
-    return PointerGetDatum(heap_modify_tuple_by_cols(data->tg_newtuple, description, loses_digest ? 2 : 1, numbers,
-                                                     values, nulls));
+    return PointerGetDatum(heap_modify_tuple_by_cols(data->tg_newtuple, description, loses_digest ? 2 : 1,
+                                                     numbers, values, nulls));
 }

@@ -6,6 +6,7 @@ extern "C" {
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
@@ -28,6 +29,17 @@ struct Table {
     bool has_children;
 };
 
+// Of a table that is locked.
+Table described(Oid table) {
+    const HeapTuple row = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+    if (!HeapTupleIsValid(row))
+        elog(ERROR, "cache lookup failed for relation %u", table);
+    const Form_pg_class form = reinterpret_cast<Form_pg_class>(GETSTRUCT(row));
+    const Table result{table, form->relowner, form->relkind, form->relhassubclass};
+    ReleaseSysCache(row);
+    return result;
+}
+
 [[noreturn]] void raise_missing(const char* name) {
     ereport(ERROR,
             (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation \"shortener.%s\" does not exist", name),
@@ -41,15 +53,8 @@ Table lock_table(const char* name, Oid schema, LOCKMODE mode) {
         if (!OidIsValid(table))
             raise_missing(name);
         LockRelationOid(table, mode);
-        HeapTuple row = get_relname_relid(name, schema) == table
-                            ? SearchSysCache1(RELOID, ObjectIdGetDatum(table))
-                            : nullptr;
-        if (HeapTupleIsValid(row)) {
-            const Form_pg_class form = reinterpret_cast<Form_pg_class>(GETSTRUCT(row));
-            const Table locked{table, form->relowner, form->relkind, form->relhassubclass};
-            ReleaseSysCache(row);
-            return locked;
-        }
+        if (get_relname_relid(name, schema) == table)
+            return described(table);
         UnlockRelationOid(table, mode); // another has its name now
     }
 }
@@ -66,11 +71,8 @@ void require_table_of(Oid owner, const Table& table, const char* name) {
 }
 
 // Triggers of foreign keys are the system's own; ours make sure themselves that they are where they belong.
-void require_no_foreign_trigger(const Table& table, const char* name) {
-    if (table.kind != RELKIND_RELATION || table.has_children)
-        ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-                        errmsg("table \"shortener.%s\" has partitions or child tables", name)));
-    const Relation relation = table_open(table.oid, NoLock);
+void require_no_foreign_trigger(Oid table, const char* name) {
+    const Relation relation = table_open(table, NoLock);
     const TriggerDesc* const triggers = relation->trigdesc;
     for (int i = 0; triggers && i < triggers->numtriggers; i++) {
         const Trigger& trigger = triggers->triggers[i];
@@ -87,6 +89,26 @@ void require_no_foreign_trigger(const Table& table, const char* name) {
     table_close(relation, NoLock);
 }
 
+// What is written to a partitioned table goes to its partitions. A child of another table gets nothing that
+// is inserted, but all else.
+void require_writable(Oid owner, const Table& table, const char* name, LOCKMODE mode) {
+    require_table_of(owner, table, name);
+    if (table.kind != RELKIND_PARTITIONED_TABLE) {
+        if (table.has_children)
+            ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+                            errmsg("table \"shortener.%s\" has child tables", name)));
+        require_no_foreign_trigger(table.oid, name);
+        return;
+    }
+    ListCell* cell;
+    foreach (cell, find_all_inheritors(table.oid, mode, nullptr)) { // the table itself comes first
+        const Oid partition = lfirst_oid(cell);
+        const char* const partition_name = get_rel_name(partition);
+        require_table_of(owner, described(partition), partition_name);
+        require_no_foreign_trigger(partition, partition_name);
+    }
+}
+
 } // namespace
 
 OwnerSection::OwnerSection(Tables read, Tables written) {
@@ -95,9 +117,7 @@ OwnerSection::OwnerSection(Tables read, Tables written) {
     for (const char* const name : read)
         require_table_of(owner, lock_table(name, schema, AccessShareLock), name);
     for (const char* const name : written) {
-        const Table table = lock_table(name, schema, RowExclusiveLock);
-        require_table_of(owner, table, name);
-        require_no_foreign_trigger(table, name);
+        require_writable(owner, lock_table(name, schema, RowExclusiveLock), name, RowExclusiveLock);
     }
     GetUserIdAndSecContext(&user_, &context_);
     SetUserIdAndSecContext(owner, context_ | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION |

@@ -139,6 +139,7 @@ AS $$
            ('link', 'links:read', 'links:write'),
            ('link_tag', 'links:read', 'links:write'),
            ('link_archive', 'links:read', 'admin'),
+           ('link_audit', 'admin', NULL),
            ('retired_code', 'links:read', NULL),
            ('retired_number', 'links:read', NULL),
            ('click_event', 'analytics:read', NULL),

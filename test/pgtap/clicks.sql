@@ -133,9 +133,9 @@ CALL shortener.maintain_clicks();
 CREATE TABLE before AS
     SELECT s.*, l.short_code, b.bucket FROM (VALUES ('a', NULL), ('b', NULL), ('c', 'other')) l (short_code, workspace)
     CROSS JOIN (VALUES ('hour'), ('day'), ('month')) b (bucket) CROSS JOIN shortener.click_series(l.short_code, b.bucket, workspace => l.workspace) s;
-SELECT is((SELECT count(*) FROM shortener.click_partitions('click_event')), 17::bigint, 'partitions of thirteen months past, this one and three to come');
+SELECT is((SELECT count(*) FROM shortener.month_partitions('click_event')), 17::bigint, 'partitions of thirteen months past, this one and three to come');
 DO $$ DECLARE p name; BEGIN
-    FOR p IN SELECT partition FROM shortener.click_partitions('click_event') LOOP EXECUTE format('DROP TABLE shortener.%I', p); END LOOP;
+    FOR p IN SELECT partition FROM shortener.month_partitions('click_event') LOOP EXECUTE format('DROP TABLE shortener.%I', p); END LOOP;
 END $$;
 SELECT set_eq($$ SELECT s.*, l.short_code, b.bucket FROM (VALUES ('a', NULL), ('b', NULL), ('c', 'other')) l (short_code, workspace)
     CROSS JOIN (VALUES ('hour'), ('day'), ('month')) b (bucket) CROSS JOIN shortener.click_series(l.short_code, b.bucket, workspace => l.workspace) s $$,

@@ -195,7 +195,7 @@ like($error, qr/left to the next run/, 'says what it has left');
 $reader->query_safe('COMMIT');
 $reader->quit;
 sql("CALL shortener.maintain_clicks(keep_events => '2 months')");
-is(sql("SELECT count(*) FROM shortener.click_partitions('click_event')"), 6, 'and does it the next time');
+is(sql("SELECT count(*) FROM shortener.month_partitions('click_event')"), 6, 'and does it the next time');
 
 # What a caller puts in front changes nothing.
 sql(q{CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
