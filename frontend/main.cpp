@@ -100,8 +100,10 @@ void serve(const Config& config) {
     boost::asio::signal_set signals(context, SIGTERM, SIGINT);
     signals.async_wait([&](boost::system::error_code, int) { context.stop(); });
     // LISTEN and writing work on a primary only, so of several hosts these connections want that one.
-    const ConnectionSettings writing{two_databases ? config.primary : config.database, config.default_workspace, "primary"};
-    Listener listener(context, writing, shared.cache, shared.workspaces, shared.database, shared.metrics.shared);
+    const ConnectionSettings writing{two_databases ? config.primary : config.database,
+                                     config.default_workspace, "primary"};
+    Listener listener(context, writing, shared.cache, shared.workspaces, shared.database,
+                      shared.metrics.shared);
     listener.start();
     ClickSender clicks(context, config.click_buffer, shared.metrics.shared);
     std::optional<DatabaseClient> click_client;

@@ -60,6 +60,14 @@ class Metrics {
     // Each thread counts for itself, on cache lines of its own; a scrape adds up.
     Counters& slot(std::size_t thread) noexcept { return counters_[thread].counters; }
 
+    // The sum over the threads of the counter that `pick` picks.
+    template <typename Pick> std::uint64_t total(Pick&& pick) const {
+        std::uint64_t sum = 0;
+        for (std::size_t i = 0; i < threads_; i++)
+            sum += pick(counters_[i].counters).load(std::memory_order_relaxed);
+        return sum;
+    }
+
     // In the text format of Prometheus.
     std::string text(const Cache::Sizes& cache, int database_connections) const;
 
