@@ -331,6 +331,7 @@ BEGIN
     -- the audit are only appended; counters are updated, on the same page if it has room.
     EXECUTE format('CREATE TABLE shortener.%I (LIKE shortener.%I INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE) WITH (%s)',
         wanted, parent, CASE WHEN parent IN ('click_event', 'link_audit') THEN 'autovacuum_vacuum_insert_scale_factor = 0.05' ELSE 'fillfactor = 80' END);
+    EXECUTE format('ALTER TABLE shortener.%I ENABLE ROW LEVEL SECURITY', wanted); -- not to be read but through the table
     EXECUTE format('ALTER TABLE shortener.%I ATTACH PARTITION shortener.%I FOR VALUES FROM (%L) TO (%L)', parent, wanted,
         to_char(month, 'YYYY-MM-"01 00:00+00"'), to_char(month + interval '1 month', 'YYYY-MM-"01 00:00+00"'));
 END $$;

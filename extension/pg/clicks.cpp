@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "core/url.h"
 #include "core/url_parameter.h"
@@ -446,44 +447,52 @@ void record(const Click* clicks, int count, const Visits& visits) {
                       {"visitors", array_of(visitors, count, INT8OID)}});
 }
 
-// Gives each click its workspace, 0 if its link does not exist. Without the workspaces every one is asked.
+// Gives each click its workspace, 0 if its link does not exist. Without the workspaces every one is asked: an
+// id that several have, as whoever may insert links can make one, is of none, because a guess would show a
+// workspace the visitors of another.
 void find_workspaces(Click* clicks, int count, const Elements& workspace_ids) {
     static KeptStatement find_anywhere(
-        "SELECT l.id, w.id FROM shortener.workspace w CROSS JOIN LATERAL"
+        "SELECT l.id, pg_catalog.min(w.id) FROM shortener.workspace w CROSS JOIN LATERAL"
         " (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) w.id"
-        " AND k.id OPERATOR(pg_catalog.=) ANY ($ids) OFFSET 0) l ORDER BY l.id",
+        " AND k.id OPERATOR(pg_catalog.=) ANY ($ids) OFFSET 0) l"
+        " GROUP BY l.id HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 1 ORDER BY l.id",
         {{"ids", INT8ARRAYOID}});
     static KeptStatement find(
         "SELECT l.id, n.workspace_id::pg_catalog.int4"
         " FROM ROWS FROM (pg_catalog.unnest($ids), pg_catalog.unnest($workspaces)) n (id, workspace_id)"
         " CROSS JOIN LATERAL (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) "
         "n.workspace_id"
-        " AND k.id OPERATOR(pg_catalog.=) n.id OFFSET 0) l ORDER BY l.id",
+        " AND k.id OPERATOR(pg_catalog.=) n.id OFFSET 0) l ORDER BY l.id, n.workspace_id",
         {{"ids", INT8ARRAYOID}, {"workspaces", INT8ARRAYOID}});
-    const auto workspace_of = [&](const Click& click) {
-        return workspace_ids.is_null(click.place) ? int64{0}
-                                                  : DatumGetInt64(workspace_ids.values[click.place]);
-    };
-    std::sort(clicks, clicks + count, [](const Click& a, const Click& b) { return a.link_id < b.link_id; });
+    const bool are_given = workspace_ids.count >= 0;
+    for (int i = 0; i < count; i++) {
+        const int place = clicks[i].place;
+        const int64 given = workspace_ids.is_null(place) ? 0 : DatumGetInt64(workspace_ids.values[place]);
+        clicks[i].workspace_id = given == static_cast<int32>(given) ? static_cast<int32>(given) : 0;
+    }
+    const auto key = [](const Click& click) { return std::pair(click.link_id, click.workspace_id); };
+    std::sort(clicks, clicks + count, [&](const Click& a, const Click& b) { return key(a) < key(b); });
     Datum* const ids = allocate<Datum>(count);
     Datum* const workspaces = allocate<Datum>(count);
     int distinct = 0;
     for (int i = 0; i < count; i++)
-        if (i == 0 || clicks[i].link_id != clicks[i - 1].link_id) {
+        if (i == 0 || key(clicks[i]) != key(clicks[i - 1])) {
             ids[distinct] = Int64GetDatum(clicks[i].link_id);
-            workspaces[distinct++] = Int64GetDatum(workspace_of(clicks[i]));
+            workspaces[distinct++] = Int64GetDatum(int64{clicks[i].workspace_id});
         }
     const Datum id_array = array_of(ids, distinct, INT8OID);
     const Rows found =
-        workspace_ids.count < 0
-            ? find_anywhere.run({{"ids", id_array}})
-            : find.run({{"ids", id_array}, {"workspaces", array_of(workspaces, distinct, INT8OID)}});
+        are_given ? find.run({{"ids", id_array}, {"workspaces", array_of(workspaces, distinct, INT8OID)}})
+                  : find_anywhere.run({{"ids", id_array}});
+    const auto found_key = [&](uint64 row) {
+        return std::pair(found[row].required<int64>(1), are_given ? found[row].required<int32>(2) : 0);
+    };
     uint64 row = 0;
     for (int i = 0; i < count; i++) {
-        while (row < found.count() && found[row].required<int64>(1) < clicks[i].link_id)
+        while (row < found.count() && found_key(row) < key(clicks[i]))
             row++;
-        if (row < found.count() && found[row].required<int64>(1) == clicks[i].link_id)
-            clicks[i].workspace_id = found[row].required<int32>(2);
+        const bool exists = row < found.count() && found_key(row) == key(clicks[i]);
+        clicks[i].workspace_id = exists ? found[row].required<int32>(2) : 0;
     }
 }
 

@@ -145,7 +145,7 @@ bool insert_link(const LinkRequest& request, int64 id, const Code& code, Link& l
 Link create_alias(const LinkRequest& request) {
     const CodeStyle style = request.workspace->code_style;
     const Code code = Code::from(request.alias);
-    for (int attempt = 1; attempt <= max_hidden_attempts; attempt++) {
+    for (int attempt = 1, hidden = 0; attempt <= max_attempts; attempt++) {
         const int64 id = offer_id(style);
         if (Link link; insert_link(request, id, code, link)) {
             spend_id(style, id);
@@ -153,9 +153,13 @@ Link create_alias(const LinkRequest& request) {
         }
         if (is_any_code_taken(*request.workspace, &code, 1))
             raise(LinkError::taken_code, code.view());
+        if (is_any_id_taken(*request.workspace, &id, 1))
+            spend_id(style, id);
+        else if (++hidden == max_hidden_attempts)
+            raise(LinkError::hidden_link, code.view());
         CHECK_FOR_INTERRUPTS();
     }
-    raise(LinkError::hidden_link, code.view());
+    raise_no_free_code();
 }
 
 // Looks first, because an insert that loses burns work; then inserts; and when that met another link, looks
@@ -174,7 +178,8 @@ Link create_or_get(const LinkRequest& request) {
             hidden++;
         } else {
             if (id >= 0) {
-                hidden += !is_any_code_taken(*request.workspace, &code, 1);
+                hidden += !is_any_code_taken(*request.workspace, &code, 1) &&
+                          !is_any_id_taken(*request.workspace, &id, 1);
                 spend_id(style, id);
             }
             id = offer_id(style);
@@ -294,9 +299,9 @@ SHORTENER_FUNCTION(shortener_create_link) {
     request.metadata = optional_value(fcinfo, 6);
     request.created_ip = optional_value(fcinfo, 7);
     const Identity* const identity = current_identity();
-    request.created_by = CStringGetTextDatum(identity && identity->user_id
-                                                 ? psprintf("user:%lld", static_cast<long long>(identity->user_id))
-                                                 : GetUserNameFromId(GetUserId(), false));
+    request.created_by = CStringGetTextDatum(
+        identity && identity->user_id ? psprintf("user:%lld", static_cast<long long>(identity->user_id))
+                                      : GetUserNameFromId(GetUserId(), false));
     const Link link = alias.data() ? create_alias(request) : create_or_get(request);
 
     const Value address = short_url(workspace, link.code.view());

@@ -200,6 +200,18 @@ bool is_any_code_taken(const Workspace& workspace, const Code* codes, int count)
     return is_taken;
 }
 
+bool is_any_id_taken(const Workspace& workspace, const int64* ids, int count) {
+    static KeptStatement statement(
+        "SELECT FROM shortener.link WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"
+        " AND id OPERATOR(pg_catalog.=) ANY ($ids) LIMIT 1",
+        {{"workspace", INT4OID}, {"ids", INT8ARRAYOID}});
+    const Rows rows =
+        statement.run({{"workspace", Int32GetDatum(workspace.id)}, {"ids", id_array(ids, count)}});
+    const bool is_taken = !rows.empty();
+    rows.release();
+    return is_taken;
+}
+
 void raise_no_free_code() {
     raise(LinkError::no_free_code, psprintf("%d", max_attempts));
 }

@@ -61,4 +61,7 @@ inline constexpr int max_hidden_attempts = 10;
 // Whether a link that the caller can see has one of these codes. Between SPI_connect and SPI_finish.
 bool is_any_code_taken(const Workspace& workspace, const Code* codes, int count);
 
+// The same of numbers: a link that was made by hand, or restored, may be ahead of the sequence.
+bool is_any_id_taken(const Workspace& workspace, const int64* ids, int count);
+
 } // namespace shortener

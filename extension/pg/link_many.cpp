@@ -182,13 +182,17 @@ void return_unused_ids(const Workspace& workspace, Entry* entries, int count) {
 }
 
 // Whether what the last insert proposed, in vain, was taken as anybody can see.
-bool met_taken_codes(const Workspace& workspace, const Entry* entries, int count) {
+bool met_taken_links(const Workspace& workspace, const Entry* entries, int count) {
     Code* const codes = static_cast<Code*>(palloc(sizeof(Code) * (count + 1)));
+    int64* const ids = static_cast<int64*>(palloc(sizeof(int64) * (count + 1)));
     int chosen = 0;
     for (int i = 0; i < count; i++)
-        if (!entries[i].done && entries[i].code.length > 0)
-            codes[chosen++] = entries[i].code;
-    return chosen > 0 && is_any_code_taken(workspace, codes, chosen);
+        if (!entries[i].done && entries[i].code.length > 0) {
+            codes[chosen] = entries[i].code;
+            ids[chosen++] = entries[i].id;
+        }
+    return chosen > 0 &&
+           (is_any_code_taken(workspace, codes, chosen) || is_any_id_taken(workspace, ids, chosen));
 }
 
 void shorten_entries(const Workspace& workspace, const CheckedUrl* urls, Entry* entries, int count) {
@@ -203,7 +207,7 @@ void shorten_entries(const Workspace& workspace, const CheckedUrl* urls, Entry* 
             return;
         CHECK_FOR_INTERRUPTS();
         const std::ptrdiff_t now_done = std::count_if(entries, entries + count, is_done);
-        if (now_done == done && !met_taken_codes(workspace, entries, count) &&
+        if (now_done == done && !met_taken_links(workspace, entries, count) &&
             ++hidden == max_hidden_attempts)
             raise(LinkError::hidden_link, urls[undone()->position].href);
         done = now_done;

@@ -9,6 +9,7 @@
 #include "pg/plans.h"
 #include "pg/settings.h"
 #include "pg/text.h"
+#include "pg/workspace_memory.h"
 
 extern "C" {
 #include "access/parallel.h"
@@ -241,12 +242,20 @@ const Identity* current_identity() {
 }
 
 std::optional<int32> working_workspace() {
-    if (const Identity* const identity = current_identity())
-        return identity->workspace_id;
-    const Binding binding = binding_of(GetUserId());
-    if (binding.kind == Binding::Kind::unbound)
-        return std::nullopt;
-    return binding.workspace_id;
+    int32 id;
+    if (const Identity* const identity = current_identity()) {
+        id = identity->workspace_id;
+    } else {
+        const Binding binding = binding_of(GetUserId());
+        if (binding.kind == Binding::Kind::unbound)
+            return std::nullopt;
+        id = binding.workspace_id;
+    }
+    if (id == 0)
+        return id;
+    // It may have been deleted since the session authenticated or the role was bound.
+    const std::optional<Workspace> workspace = find_workspace_if_any(id);
+    return workspace && !workspace->is_deleted ? id : 0;
 }
 
 bool may_use_workspace(int32 id) {

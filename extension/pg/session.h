@@ -38,8 +38,9 @@ void begin_identity(const Identity& identity, bool for_session);
 const Identity* current_identity();
 
 // The workspace in which the caller works who names none: that of the identity, else the one that the current
-// role is bound to, else, for a role that row-level security restricts, the workspace `default`. 0: in none.
-// No value: the caller may use every workspace, and the setting shortener.default_workspace decides.
+// role is bound to, else, for a role that row-level security restricts, the workspace `default`. 0: in none,
+// or in one that has been deleted. No value: the caller may use every workspace, and the setting
+// shortener.default_workspace decides.
 std::optional<int32> working_workspace();
 
 // Whether row-level security lets the caller see the links of a workspace.

@@ -173,6 +173,17 @@ DECLARE
     command text;
     condition text;
 BEGIN
+    -- The owner's alone, whatever others are granted: secrets, and what grant_access goes by. A partition that is named
+    -- itself has no policy of its parent.
+    FOR t IN
+        SELECT c.relname AS name FROM pg_class c
+        WHERE c.relnamespace = 'shortener'::regnamespace AND c.relkind = 'r' AND NOT c.relrowsecurity
+          AND (c.relname IN ('installation', 'click_salt', 'role_access')
+               OR EXISTS (SELECT FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent JOIN shortener.tenant_tables() l ON l.name = p.relname
+                          WHERE i.inhrelid = c.oid AND p.relnamespace = c.relnamespace AND c.relispartition))
+    LOOP
+        EXECUTE format('ALTER TABLE shortener.%I ENABLE ROW LEVEL SECURITY', t.name);
+    END LOOP;
     FOR t IN
         SELECT c.oid, l.*, c.relrowsecurity AS is_on, CASE l.name WHEN 'workspace' THEN 'id' ELSE 'workspace_id' END AS key
         FROM shortener.tenant_tables() l

@@ -45,6 +45,16 @@ SELECT is(shortener.record_clicks(gen_random_uuid(), format('[5:5]={%s}', link('
 SELECT is(shortener.record_clicks(gen_random_uuid(), ARRAY[link('a'), link('c')], array_fill(now(), '{2}'), workspace_ids => '{2,2}'),
     1::bigint, 'a link is looked for in the workspace that is said');
 
+-- Whoever may insert links can give one the id of another tenant's.
+SELECT shortener.create_link('https://example.com/d', 'd');
+INSERT INTO shortener.link (id, workspace_id, short_code, original_url, redirect_status) VALUES (link('d'), 2, 'forged', 'https://forged.example/', 302);
+SELECT is(shortener.record_clicks(gen_random_uuid(), array_fill(link('d'), '{4}'), array_fill(now(), '{4}'), workspace_ids => '{2,1,1,1}'), 4::bigint,
+    'clicks on two links of one id');
+SELECT bag_eq($$ SELECT workspace_id, count(*) FROM shortener.click_event WHERE link_id = link('d') GROUP BY 1 $$, 'VALUES (2, 1::bigint), (1, 3)', '... go each to its own');
+SELECT is(shortener.record_clicks(gen_random_uuid(), ARRAY[link('d')], '{now}'), 0::bigint, '... and to neither when no workspace is said');
+SELECT shortener.purge_clicks('d'), shortener.purge_clicks('forged', 'other');
+DELETE FROM shortener.link WHERE short_code IN ('d', 'forged');
+
 -- Twice
 SELECT is(click('b', now(), 2, batch => '00000000-0000-0000-0000-000000000002'), 2::bigint, 'a batch');
 SELECT is(click('b', now(), 2, batch => '00000000-0000-0000-0000-000000000002'), 0::bigint, 'the same batch again records nothing');

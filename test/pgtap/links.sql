@@ -1,6 +1,6 @@
 BEGIN;
 CREATE EXTENSION shortener CASCADE;
-SELECT plan(170);
+SELECT plan(174);
 
 SELECT throws_ok(call, '55000', 'the tables of shortener are not installed', call || ' before install')
     FROM unnest('{"SELECT shortener.shorten(''http://a/'')","SELECT * FROM shortener.shorten_many(''{}'')",
@@ -256,6 +256,19 @@ CREATE TEMP TABLE styled AS SELECT shorten('https://number.example/styled', 'num
 DELETE FROM link WHERE short_code = (SELECT code FROM styled);
 SELECT is((SELECT http_status FROM styled, resolve(code)), 410, 'and codes of other styles are retired one by one');
 SELECT is((SELECT array_agg(short_code COLLATE "default") FROM retired_code WHERE workspace_id = workspace_id('numbers')), (SELECT array_agg(code) FROM styled), 'with a row each');
+
+-- Ids that somebody has given out by hand, or that come from a backup, ahead of the sequence
+SELECT create_workspace('ahead');
+INSERT INTO link (id, workspace_id, short_code, original_url, redirect_status)
+    SELECT next.id + n, workspace_id('ahead'), 'ahead' || n, 'https://ahead.example/' || n, 302 FROM (SELECT nextval('link_id_seq')) next (id), generate_series(0, 100) n;
+SELECT lives_ok(format('SELECT create_link(%L, %L, workspace => ''ahead'')', 'https://alias.example/' || n, 'alias-' || n), 'an alias beside ids ahead of the sequence')
+    FROM generate_series(1, 2) n;
+INSERT INTO link (id, workspace_id, short_code, original_url, redirect_status)
+    SELECT last_value + n, workspace_id('ahead'), 'further' || n, 'https://ahead.example/' || n, 302 FROM link_id_seq, generate_series(1, 100) n;
+SELECT lives_ok($$ SELECT shorten('https://ahead.example/one', 'ahead') $$, '... and a code');
+INSERT INTO link (id, workspace_id, short_code, original_url, redirect_status)
+    SELECT last_value + n, workspace_id('ahead'), 'last' || n, 'https://ahead.example/' || n, 302 FROM link_id_seq, generate_series(1, 100) n;
+SELECT is((SELECT count(short_code) FROM shorten_many('{https://ahead.example/two,https://ahead.example/three}', 'ahead')), 2::bigint, '... and many');
 RESET shortener.default_workspace;
 
 -- Within the caller's transaction

@@ -171,6 +171,24 @@ SELECT is(public.shortener_test_attempt($$ SELECT digest FROM shortener.api_key 
 SELECT is(public.shortener_test_attempt($$ SELECT hash FROM shortener.user_password $$), '42501', 'or hashes of passwords');
 SELECT is(public.shortener_test_attempt($$ UPDATE shortener.api_key_use SET window_uses = 0 $$), '42501', 'or uses forgotten');
 
+-- A role that was granted too much: partitions under their own names, and what belongs to no tenant.
+RESET ROLE;
+CREATE ROLE shortener_test_all;
+GRANT USAGE ON SCHEMA shortener TO shortener_test_all;
+GRANT ALL ON ALL TABLES IN SCHEMA shortener TO shortener_test_all;
+SELECT is((SELECT count(*) FROM pg_class WHERE relnamespace = 'shortener'::regnamespace AND relispartition AND relkind = 'r' AND NOT relrowsecurity), 0::bigint,
+    'each partition has row-level security');
+SELECT cmp_ok((SELECT count(*) FROM click_event), '>', 0::bigint, 'there are clicks');
+SELECT cmp_ok((SELECT count(*) FROM click_salt), '>', 0::bigint, '... and a salt');
+SET LOCAL ROLE shortener_test_all;
+SELECT is_empty($$ SELECT * FROM public.shortener_test_leaks() WHERE result NOT IN ('0', '42501') $$, 'a role with all privileges: nothing foreign');
+SELECT is_empty($$ SELECT relname, rows FROM (SELECT c.relname, public.shortener_test_attempt(format('SELECT count(*) FROM shortener.%I', c.relname)) AS rows
+                   FROM pg_class c WHERE c.relnamespace = 'shortener'::regnamespace AND c.relispartition AND c.relkind = 'r') p WHERE rows <> '0' $$, '... nor in partitions');
+SELECT is((SELECT count(*) FROM click_salt), 0::bigint, '... no salts of days');
+SELECT is((SELECT count(*) FROM installation), 0::bigint, '... no key of notifications');
+SELECT is((SELECT count(*) FROM workspace_key), 0::bigint, '... no keys of workspaces');
+SELECT throws_ok($$ INSERT INTO role_access VALUES ('shortener_test_all', 'redirector') $$, '42501', NULL, '... and no access that a later grant_access would give it');
+
 -- Each function that takes a workspace, from the catalog.
 CREATE TEMP TABLE example (argument text, value text);
 INSERT INTO example VALUES ('code', 'betasecret'), ('url', 'https://betasecret.example/'), ('urls', '{https://betasecret.example/}'), ('query', 'betasecret'),
