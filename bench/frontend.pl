@@ -50,7 +50,7 @@ my @sample = map { 1 + int rand $links } 1 .. 1000;
 
 # Cached.
 my $nginx = nginx();
-my $cached = shortenerd($program, @on_first, 'env', 'SHORTENERD_THREADS=1');
+my $cached = shortenerd($program, @on_first, 'env', 'SHORTENERD_THREADS=1', 'SHORTENERD_CLICKS=off');
 check($_, 1 .. $links) for $cached, $nginx;
 my $before = metrics($cached);
 compare_servers("cached redirects / nginx with a map, $links codes, $connections connections",
@@ -102,17 +102,23 @@ stop($nginx->{pid});
 my ($crow) = grep { defined && -x } $ENV{SHORTENERD_CROW}, '.build/frontend-crow/shortenerd';
 if ($crow)
 {
-	my $other = shortenerd($crow, @on_first, 'env', 'SHORTENERD_THREADS=1');
+	my $other = shortenerd($crow, @on_first, 'env', 'SHORTENERD_THREADS=1', 'SHORTENERD_CLICKS=off');
 	check($other, 1 .. $links);
 	compare_servers('cached redirects, built on Crow / on Beast', ours => $other, reference => $cached);
 	check($other, @sample);
 	stop($other->{pid});
 }
+my $recording = shortenerd($program, @on_first, 'env', 'SHORTENERD_THREADS=1', 'SHORTENERD_CLICKS=on');
+check($recording, 1 .. $links);
+compare_servers('cached redirects, with clicks / without', rate => '>= 0.85', ours => $recording, reference => $cached);
+my $clicks = metrics($recording);
+remark(join ', ', map { "$_ $clicks->{$_}" } sort grep { /^clicks_/ } keys %$clicks);
+stop($recording->{pid});
 stop($cached->{pid});
 
 # Uncached. Nobody is pinned: both sides are several processes, of the client, the database and the server between
 # them. One thread, because that makes the largest batches.
-my $uncached = shortenerd($program, 'env', 'SHORTENERD_THREADS=1', 'SHORTENERD_CACHE_SIZE=0');
+my $uncached = shortenerd($program, 'env', 'SHORTENERD_THREADS=1', 'SHORTENERD_CLICKS=off', 'SHORTENERD_CACHE_SIZE=0');
 my @sessions = split /\n/, sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'shortenerd'");
 my @uncached_runs;
 check($uncached, @sample);
@@ -142,7 +148,7 @@ stop($uncached->{pid});
 
 # Memory. What the process needs for anything is there before the first measurement.
 my $warm = 1000;
-my $server = shortenerd($program, 'env', 'SHORTENERD_THREADS=1');
+my $server = shortenerd($program, 'env', 'SHORTENERD_THREADS=1', 'SHORTENERD_CLICKS=off');
 check($server, 1 .. $warm);
 my $resident = resident($server);
 check($server, $warm + 1 .. $links);

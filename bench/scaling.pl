@@ -10,7 +10,7 @@ my $largest = $ENV{BENCH_LARGE} // $ENV{BENCH_LINKS} // 1_000_000;
 
 heading('scaling');
 fill();
-my %servers = (shortenerd => shortenerd('frontend/shortenerd', @on_first, 'env', 'SHORTENERD_THREADS=1'), nginx => nginx());
+my %servers = (shortenerd => shortenerd('frontend/shortenerd', @on_first, 'env', 'SHORTENERD_THREADS=1', 'SHORTENERD_CLICKS=off'), nginx => nginx());
 my (%rates, %latencies);
 check($_, 1 .. $links) for values %servers;
 for my $count (1, 4, 16, 64, 256, 1024)

@@ -100,15 +100,17 @@ void serve(const Config& config) {
     boost::asio::signal_set signals(context, SIGTERM, SIGINT);
     signals.async_wait([&](boost::system::error_code, int) { context.stop(); });
     // LISTEN and writing work on a primary only, so of several hosts these connections want that one.
-    const ConnectionSettings writing{two_databases ? config.primary : config.database, config.default_workspace, "primary"};
-    Listener listener(context, writing, shared.cache, shared.workspaces, shared.database, shared.metrics.shared);
+    const ConnectionSettings writing{two_databases ? config.primary : config.database,
+                                     config.default_workspace, "primary"};
+    Listener listener(context, writing, shared.cache, shared.workspaces, shared.database,
+                      shared.metrics.shared);
     listener.start();
-    ClickQueue clicks(context, config.click_buffer, shared.metrics.shared);
+    ClickSender clicks(context, config.click_buffer, shared.metrics.shared);
     std::optional<DatabaseClient> click_client;
     if (config.clicks) {
         shared.clicks = &clicks;
         click_client.emplace(context, DatabaseClient::Settings{writing, "record clicks", click_patience},
-                             std::vector<StatementQueue*>{&clicks}, shared.metrics.slot(config.threads), [](bool) {});
+                             clicks.queues(), shared.metrics.slot(config.threads), [](bool) {});
         click_client->start();
     }
     transport.start();
@@ -125,14 +127,16 @@ void serve(const Config& config) {
     transport.stop(config.shutdown_timeout);
     // Whoever still waits belongs to a loop of the transport, which ends before what is shared.
     shared.flights.clear();
-    if (clicks.size() > 0) {
+    if (clicks.clicks() + clicks.unknown_visits() > 0) {
         context.restart();
         boost::asio::steady_timer patience(context, config.shutdown_timeout);
         patience.async_wait([&](boost::system::error_code) { context.stop(); });
         clicks.drain([&] { context.stop(); });
         context.run();
-        if (const std::size_t lost = clicks.size())
+        if (const std::size_t lost = clicks.clicks())
             log_line(LogLevel::warning, std::to_string(lost) + " clicks were not recorded");
+        if (const std::size_t lost = clicks.unknown_visits())
+            log_line(LogLevel::warning, std::to_string(lost) + " visits of unknown codes were not recorded");
     }
     if (admin)
         admin->stop(std::chrono::milliseconds(0));

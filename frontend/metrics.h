@@ -40,11 +40,16 @@ struct Counters {
     }
 };
 
+// Of what is on its way to be recorded.
+struct RecordingCounters {
+    std::atomic<std::uint64_t> waiting{0}, recorded{0}, dropped{0}, batches{0};
+};
+
 // What does not belong to a thread.
 struct SharedCounters {
     std::atomic<bool> listening{false};
     std::atomic<std::uint64_t> notifications{0}, flushes{0}, listen_reconnects{0};
-    std::atomic<std::uint64_t> clicks_waiting{0}, clicks_sent{0}, clicks_dropped{0}, click_batches{0};
+    RecordingCounters clicks, unknown_visits;
 };
 
 class Metrics {
@@ -54,6 +59,14 @@ class Metrics {
 
     // Each thread counts for itself, on cache lines of its own; a scrape adds up.
     Counters& slot(std::size_t thread) noexcept { return counters_[thread].counters; }
+
+    // The sum over the threads of the counter that `pick` picks.
+    template <typename Pick> std::uint64_t total(Pick&& pick) const {
+        std::uint64_t sum = 0;
+        for (std::size_t i = 0; i < threads_; i++)
+            sum += pick(counters_[i].counters).load(std::memory_order_relaxed);
+        return sum;
+    }
 
     // In the text format of Prometheus.
     std::string text(const Cache::Sizes& cache, int database_connections) const;

@@ -34,7 +34,7 @@ CREATE FUNCTION record_clicks(batch_id uuid, link_ids bigint[], clicked_at times
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'shortener_record_clicks';
 COMMENT ON FUNCTION record_clicks(uuid, bigint[], timestamptz[], inet[], text[], text[], bigint[]) IS
-    'records clicks, one per place of the arrays, and returns how many; a batch sent again records none; the workspaces as resolve() returns them save looking for them';
+    'records clicks, one per place of the arrays, and returns how many; a batch sent again records none; workspace_ids, as resolve() returns them, save looking for the workspaces';
 
 CREATE FUNCTION record_unknown_codes(batch_id uuid, codes text[], hosts text[] = NULL) RETURNS bigint
     LANGUAGE plpgsql VOLATILE
@@ -282,7 +282,7 @@ BEGIN
         ORDER BY level, workspace_id, link_id, starts_at, dimension, value;
 END $$;
 COMMENT ON FUNCTION verify_rollups(timestamptz) IS
-    'counters that differ from the raw clicks less those that are pending, as far back as both are kept; no row means that all is well';
+    'counters that differ from the raw clicks less those that are pending, as far back as both are kept; no row means that there are none';
 
 -- Upkeep
 
@@ -557,7 +557,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION click_series(text, text, timestamptz, timestamptz, text) IS
-    'clicks by hour, day or month, of the buckets that have any; bots are among the clicks, not among the visitors; who comes on two days is two visitors';
+    'clicks by hour, day or month, of the buckets that have any; bots are among the clicks, not among the visitors; a visitor who comes on two days counts twice';
 
 CREATE FUNCTION click_breakdown(code text, dimension text, since timestamptz = NULL, until timestamptz = NULL, max_rows integer = 20,
                                 workspace text = NULL)

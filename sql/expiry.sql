@@ -95,7 +95,7 @@ BEGIN
         RETURN;
     END IF;
     IF older_than < margin THEN
-        RAISE NOTICE 'links are kept for % after their expiry at the least, against clocks that disagree', margin;
+        RAISE NOTICE 'links are kept for at least % after their expiry, to allow for clocks that disagree', margin;
     END IF;
     cutoff := started - greatest(older_than, margin);
 

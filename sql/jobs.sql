@@ -48,7 +48,7 @@ BEGIN
     END IF;
     SELECT setting INTO home FROM pg_settings WHERE name = 'cron.database_name'; -- none for those who may not read it
     IF home IS NOT NULL AND home <> current_database() THEN
-        RAISE 'pg_cron lives in another database, "%"', home USING
+        RAISE 'pg_cron is installed in another database, "%"', home USING
             ERRCODE = 'object_not_in_prerequisite_state',
             HINT = format('In database %I: CREATE EXTENSION IF NOT EXISTS pg_cron; CREATE EXTENSION IF NOT EXISTS shortener CASCADE; '
                           'SELECT shortener.%I(database => %L);', home, called, database);
@@ -189,7 +189,7 @@ BEGIN
     PERFORM shortener.require_cron(database, 'schedule_jobs');
     SELECT key INTO unknown FROM jsonb_object_keys(chosen) key WHERE key NOT IN (SELECT d.job FROM shortener.job_definitions() d);
     IF FOUND THEN
-        RAISE 'there is no job "%"', unknown USING ERRCODE = 'invalid_parameter_value',
+        RAISE 'job "%" does not exist', unknown USING ERRCODE = 'invalid_parameter_value',
             HINT = (SELECT format('The jobs are: %s.', string_agg(d.job, ', ')) FROM shortener.job_definitions() d);
     END IF;
     runner := shortener.job_role(database, username);

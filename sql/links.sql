@@ -32,7 +32,7 @@ CREATE FUNCTION shorten_many(urls text[], workspace text = NULL)
     LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1000
     AS 'MODULE_PATHNAME', 'shortener_shorten_many';
 COMMENT ON FUNCTION shorten_many(text[], text) IS
-    'shorten() of each URL, one row per URL in order; a refused one has an error instead of a code and spoils no other';
+    'shorten() of each URL, one row per URL in order; a URL that is refused has an error instead of a code, and the others get theirs';
 
 CREATE FUNCTION update_link(
     code text,
@@ -46,7 +46,7 @@ CREATE FUNCTION update_link(
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'shortener_update_link';
 COMMENT ON FUNCTION update_link(text, text, timestamptz, integer, text, text, jsonb, text) IS
-    'changes what is not NULL; expires_at infinity means never, an empty title or description none; false when there is no such link';
+    'changes what is not NULL; expires_at infinity means never, an empty title or description removes it; false when there is no such link';
 
 CREATE FUNCTION disable_link(code text, workspace text = NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE
@@ -56,13 +56,13 @@ COMMENT ON FUNCTION disable_link(text, text) IS 'makes a link answer 410 until e
 CREATE FUNCTION enable_link(code text, workspace text = NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'shortener_enable_link';
-COMMENT ON FUNCTION enable_link(text, text) IS 'takes disable_link back; false when there is no such link';
+COMMENT ON FUNCTION enable_link(text, text) IS 'undoes disable_link; false when there is no such link';
 
 CREATE FUNCTION delete_link(code text, workspace text = NULL) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'shortener_delete_link';
 COMMENT ON FUNCTION delete_link(text, text) IS
-    'makes a link answer 410 for ever; its URL gets a new code when it is shortened again; false when there is no such link';
+    'makes a link answer 410 forever; its URL gets a new code when it is shortened again; false when there is no such link';
 
 CREATE TYPE link_details AS (
     link_id bigint, short_code text, short_url text, original_url text, title text, description text, metadata jsonb,

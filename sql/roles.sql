@@ -176,7 +176,7 @@ BEGIN
     DELETE FROM shortener.role_workspace b WHERE b.role = shortener.role_oid(unbind_role.role);
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION unbind_role(name) IS 'takes bind_role back: the role works in the workspace "default"; false when it was not bound';
+COMMENT ON FUNCTION unbind_role(name) IS 'undoes bind_role: the role works in the workspace "default"; false when it was not bound';
 
 CREATE FUNCTION grant_access(role name, capability text, workspace text = NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE
@@ -233,7 +233,7 @@ BEGIN
     RETURN revoked;
 END $$;
 COMMENT ON FUNCTION revoke_access(name, text) IS
-    'takes one capability back, or with NULL all of them and the binding to a workspace; false when there was none';
+    'revokes one capability, or with NULL all of them and the binding to a workspace; false when there was none';
 
 REVOKE EXECUTE ON PROCEDURE restore_access() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION access_commands(text), apply_access(name, text[]), apply_redirector_policies(),

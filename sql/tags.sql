@@ -16,7 +16,7 @@ BEGIN
         ON CONFLICT DO NOTHING;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION tag_link(text, text, text) IS 'gives a link a tag; false when it has the tag, or when there is no such link';
+COMMENT ON FUNCTION tag_link(text, text, text) IS 'adds a tag to a link; false when it has the tag, or when there is no such link';
 
 CREATE FUNCTION untag_link(code text, tag text, workspace text = NULL) RETURNS boolean
     LANGUAGE plpgsql VOLATILE
@@ -30,7 +30,7 @@ BEGIN
           AND t.workspace_id = home AND t.link_id = l.id AND t.tag = untag_link.tag;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION untag_link(text, text, text) IS 'takes a tag from a link; false when it does not have the tag';
+COMMENT ON FUNCTION untag_link(text, text, text) IS 'removes a tag from a link; false when it does not have the tag';
 
 CREATE FUNCTION link_tags(code text, workspace text = NULL) RETURNS text[]
     LANGUAGE plpgsql STABLE PARALLEL RESTRICTED

@@ -34,7 +34,7 @@ BEGIN
     RETURN true;
 END $$;
 COMMENT ON FUNCTION update_workspace(text, text, text, text, text[], interval, integer) IS
-    'changes what is not NULL; a default_ttl of 0 means for ever; false when there is no such workspace';
+    'changes what is not NULL; a default_ttl of 0 means that links do not expire; false when there is no such workspace';
 
 CREATE FUNCTION delete_workspace(slug text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE
@@ -57,7 +57,7 @@ BEGIN
     UPDATE shortener.workspace w SET deleted_at = NULL WHERE w.slug = restore_workspace.slug AND w.deleted_at IS NOT NULL;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION restore_workspace(text) IS 'takes delete_workspace back; false when the workspace was not deleted';
+COMMENT ON FUNCTION restore_workspace(text) IS 'undoes delete_workspace; false when the workspace was not deleted';
 
 REVOKE EXECUTE ON FUNCTION update_workspace(text, text, text, text, text[], interval, integer), delete_workspace(text),
     restore_workspace(text) FROM PUBLIC;

@@ -4,7 +4,7 @@ CREATE FUNCTION canonical_url(url text) RETURNS text
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'shortener_canonical_url';
 COMMENT ON FUNCTION canonical_url(text) IS
-    'href that a browser computes for an absolute http or https URL; an error says why anything else is none';
+    'href that a browser computes for an absolute http or https URL; an error names the reason for anything else';
 
 CREATE FUNCTION is_url(url text) RETURNS boolean
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE

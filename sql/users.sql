@@ -57,7 +57,7 @@ BEGIN
         RETURNING u.id INTO new_id;
     RETURN new_id;
 EXCEPTION WHEN unique_violation THEN
-    RAISE 'user "%" exists already', left(email, 64) USING ERRCODE = 'unique_violation';
+    RAISE 'user "%" already exists', left(email, 64) USING ERRCODE = 'unique_violation';
 END $$;
 COMMENT ON FUNCTION create_user(text, text, text, text, text) IS
     'makes a user of the workspace and returns the id; subject is the name at an identity provider';
@@ -149,7 +149,6 @@ CREATE FUNCTION delete_user(
 AS $$
 DECLARE
     home constant integer := shortener.workspace_id(workspace);
-    changed bigint;
 BEGIN
     IF links IS NULL OR links NOT IN ('keep', 'disable', 'delete') THEN
         RAISE 'links must be keep, disable or delete' USING ERRCODE = 'invalid_parameter_value';

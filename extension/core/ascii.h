@@ -2,6 +2,8 @@
 
 // Characters without a locale.
 
+#include <string_view>
+
 namespace shortener {
 
 constexpr bool is_ascii_digit(char c) noexcept {
@@ -12,6 +14,19 @@ constexpr char ascii_lower(char c) noexcept {
 }
 constexpr bool is_ascii_letter(char c) noexcept {
     return ascii_lower(c) >= 'a' && ascii_lower(c) <= 'z';
+}
+
+constexpr bool is_ascii_blank(char c) noexcept {
+    return c == ' ' || c == '\t';
+}
+
+// Without the blanks at both ends.
+constexpr std::string_view ascii_trim(std::string_view text) noexcept {
+    while (!text.empty() && is_ascii_blank(text.front()))
+        text.remove_prefix(1);
+    while (!text.empty() && is_ascii_blank(text.back()))
+        text.remove_suffix(1);
+    return text;
 }
 
 // The value of a hexadecimal digit, or -1.

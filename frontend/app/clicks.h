@@ -14,11 +14,13 @@ struct Click {
     std::string_view referer;
 };
 
-// Whoever wants to know of clicks. Must not block: it is called on the event loop.
+// Whoever wants to know of clicks, and of visits of codes that do not exist. Must not block: it is called on
+// the event loop.
 class ClickSink {
   public:
     virtual ~ClickSink() = default;
     virtual void clicked(const Click& click) = 0;
+    virtual void missed(std::string_view host, std::string_view code) = 0;
 };
 
 } // namespace shortener

@@ -14,7 +14,8 @@ namespace shortener {
 namespace {
 
 std::uint64_t microseconds(Clock::duration duration) {
-    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
 }
 
 // Longer than visitors wait: a late answer is kept.
@@ -24,9 +25,11 @@ std::chrono::milliseconds statement_patience(std::chrono::milliseconds timeout) 
 
 } // namespace
 
-Service::Service(boost::asio::io_context& context, Shared& shared, std::size_t thread, const ServiceSettings& settings)
+Service::Service(boost::asio::io_context& context, Shared& shared, std::size_t thread,
+                 const ServiceSettings& settings)
     : context_(context), shared_(shared), settings_(settings), counters_(shared.metrics.slot(thread)),
-      codes_(context, settings.database_timeout, counters_, shared.database, settings.database.default_workspace),
+      codes_(context, settings.database_timeout, counters_, shared.database,
+             settings.database.default_workspace),
       texts_(context, settings.database_timeout, counters_),
       database_(context, {settings.database, "resolve codes", statement_patience(settings.database_timeout)},
                 {&codes_, &texts_}, counters_,
@@ -42,20 +45,29 @@ void Service::tick(Clock::time_point now) {
         database_.hurry();
 }
 
-// The one place where a served redirect is known: here clicks begin. Neither HEAD is a click nor what a browser fetches
-// in case it will be wanted.
-void Service::announce(const Request& request, const Resolution& resolution, const Response& response) {
-    if (request.method != Method::get || request.prefetch || response.location.empty())
+// The one place where the answer to a visit is known: here clicks begin. Neither HEAD is a click nor what a
+// browser fetches in case it will be wanted.
+void Service::announce(const Request& request, std::string_view code, const Resolution& resolution,
+                       const Response& response) {
+    if (request.method != Method::get || request.prefetch)
         return;
+    if (response.location.empty()) {
+        if (response.status == 404 && shared_.clicks)
+            shared_.clicks->missed(request.host, code);
+        return;
+    }
     Counters::add(counters_.clicks);
     const bool logged = logs(LogLevel::debug);
     if (!logged && !shared_.clicks)
         return;
-    const std::string visitor = visitor_address(request.peer, request.forwarded_for, settings_.trusted_proxies);
+    const std::string visitor =
+        visitor_address(request.peer, request.forwarded_for, settings_.trusted_proxies);
     if (logged)
-        log_line(LogLevel::debug, "redirect link=" + std::to_string(resolution.link_id) + " client=" + visitor);
+        log_line(LogLevel::debug,
+                 "redirect link=" + std::to_string(resolution.link_id) + " client=" + visitor);
     if (shared_.clicks)
-        shared_.clicks->clicked({resolution.link_id, resolution.workspace_id, visitor, request.user_agent, request.referer});
+        shared_.clicks->clicked(
+            {resolution.link_id, resolution.workspace_id, visitor, request.user_agent, request.referer});
 }
 
 std::shared_ptr<PendingRequest> Service::answer(const Request& request, Response& response) {
@@ -75,8 +87,8 @@ std::shared_ptr<PendingRequest> Service::answer(const Request& request, Response
     return nullptr;
 }
 
-std::shared_ptr<Visit> Service::answer_link(const Request& request, std::string_view code, Clock::time_point now,
-                                            Response& response) {
+std::shared_ptr<Visit> Service::answer_link(const Request& request, std::string_view code,
+                                            Clock::time_point now, Response& response) {
     const auto workspace = shared_.workspaces.workspace(request.host, now);
     const bool found = workspace && shared_.cache.find(*workspace, code, now, scratch_);
     const int status = found ? status_at(scratch_, now) : 0;
@@ -93,7 +105,7 @@ std::shared_ptr<Visit> Service::answer_link(const Request& request, std::string_
                   : status == 410 ? counters_.hits_gone
                                   : counters_.hits_redirect);
     response = respond(request, scratch_, texts.get(), now);
-    announce(request, scratch_, response);
+    announce(request, code, scratch_, response);
     return nullptr;
 }
 
@@ -116,7 +128,8 @@ void Service::start(const std::shared_ptr<Visit>& visit) {
 
 Asked Service::asked(const Visit& visit, Ticket ticket, bool from_standby) const {
     return {ticket, visit.begun,
-            from_standby || settings_.always_standby ? settings_.standby_delay : std::chrono::milliseconds(0)};
+            from_standby || settings_.always_standby ? settings_.standby_delay
+                                                     : std::chrono::milliseconds(0)};
 }
 
 void Service::keep(const Visit& visit, const CodeAnswer& answer) {
@@ -127,7 +140,8 @@ void Service::keep(const Visit& visit, const CodeAnswer& answer) {
     // Nobody is notified of a new link; a standby may just not have it yet.
     if (answer.resolution.status == 404 && when.hold_off > std::chrono::milliseconds(0))
         seconds = std::min(seconds, std::chrono::ceil<std::chrono::seconds>(when.hold_off));
-    shared_.cache.store(visit.code(), answer.resolution, seconds, asked(visit, visit.code_ticket, answer.from_standby));
+    shared_.cache.store(visit.code(), answer.resolution, seconds,
+                        asked(visit, visit.code_ticket, answer.from_standby));
 }
 
 // Whoever boards from here on finds the cache filled, or asks anew.
@@ -162,7 +176,7 @@ void Service::keep(const Visit& visit, const TextsAnswer& answer) {
 
 void Service::finish(Visit& visit, const PageTexts* texts) {
     Response response = respond(visit.request(), *visit.resolution, texts, Clock::now());
-    announce(visit.request(), *visit.resolution, response);
+    announce(visit.request(), visit.code(), *visit.resolution, response);
     end(visit, std::move(response));
 }
 
@@ -173,7 +187,8 @@ void Service::end(Visit& visit, Response response) {
 }
 
 std::shared_ptr<PendingRequest> AdminService::answer(const Request& request, Response& response) {
-    const std::string_view path = request.target.substr(0, std::min(request.target.find('?'), request.target.size()));
+    const std::string_view path =
+        request.target.substr(0, std::min(request.target.find('?'), request.target.size()));
     response = Response{};
     response.cache_control = "no-store";
     response.content_type = "text/plain; charset=utf-8";

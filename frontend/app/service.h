@@ -29,7 +29,8 @@ namespace shortener {
 // What all threads share.
 struct Shared {
     Shared(const Cache::Limits& limits, const SipKey& seed, std::size_t threads)
-        : cache(limits, seed), workspaces(seed), flights(seed), database(static_cast<int>(threads)), metrics(threads + 1) {}
+        : cache(limits, seed), workspaces(seed), flights(seed), database(static_cast<int>(threads)),
+          metrics(threads + 1) {}
 
     Cache cache;
     WorkspaceCache workspaces;
@@ -51,7 +52,8 @@ struct ServiceSettings {
 // Serves links on one event loop: from the cache, or else by asking the database.
 class Service final : public Handler {
   public:
-    Service(boost::asio::io_context& context, Shared& shared, std::size_t thread, const ServiceSettings& settings);
+    Service(boost::asio::io_context& context, Shared& shared, std::size_t thread,
+            const ServiceSettings& settings);
 
     std::shared_ptr<PendingRequest> answer(const Request& request, Response& response) override;
     void tick(Clock::time_point now) override;
@@ -73,7 +75,8 @@ class Service final : public Handler {
     void resolved(const std::shared_ptr<Visit>& visit);
     void end(Visit& visit, Response response);
     Asked asked(const Visit& visit, Ticket ticket, bool from_standby) const;
-    void announce(const Request& request, const Resolution& resolution, const Response& response);
+    void announce(const Request& request, std::string_view code, const Resolution& resolution,
+                  const Response& response);
 
     boost::asio::io_context& context_;
     Shared& shared_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/ascii.h"
+
 namespace shortener {
 
 namespace {
@@ -28,13 +30,6 @@ template <typename Bytes> bool same_prefix(const Bytes& a, const Bytes& b, unsig
     const unsigned whole = bits / 8, rest = bits % 8;
     return std::equal(a.begin(), a.begin() + whole, b.begin()) &&
            (rest == 0 || (a[whole] ^ b[whole]) >> (8 - rest) == 0);
-}
-
-std::string_view trim(std::string_view text) {
-    const std::size_t first = text.find_first_not_of(" \t");
-    if (first == std::string_view::npos)
-        return {};
-    return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
 } // namespace
@@ -66,7 +61,7 @@ std::optional<Network> parse_network(std::string_view text) {
 }
 
 std::string visitor_address(std::string_view peer, std::string_view forwarded_for,
-                           const std::vector<Network>& trusted) {
+                            const std::vector<Network>& trusted) {
     const auto is_trusted = [&](const address& given) {
         return std::any_of(trusted.begin(), trusted.end(),
                            [&](const Network& network) { return network.contains(given); });
@@ -77,7 +72,7 @@ std::string visitor_address(std::string_view peer, std::string_view forwarded_fo
     while (is_trusted(*client) && !forwarded_for.empty()) {
         const std::size_t comma = forwarded_for.rfind(',');
         const std::string_view last =
-            trim(comma == std::string_view::npos ? forwarded_for : forwarded_for.substr(comma + 1));
+            ascii_trim(comma == std::string_view::npos ? forwarded_for : forwarded_for.substr(comma + 1));
         const auto before = parse_address(last);
         if (!before)
             break;

@@ -3,72 +3,72 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
 
 #include "app/clicks.h"
-#include "database/statement_queue.h"
+#include "database/batch_queue.h"
 #include "metrics.h"
 
 namespace shortener {
 
-// Clicks on their way to the database: up to 1,000 in a batch, or what there is after 200 ms. A batch has an id, with
-// which it is sent again after an error, so that it is counted once. Clicks that find the buffer full are dropped.
-class ClickQueue final : public ClickSink, public StatementQueue {
+struct WaitingClick {
+    std::int64_t link_id, workspace_id;
+    std::chrono::system_clock::time_point time;
+    std::string visitor, user_agent, referer;
+
+    std::size_t bytes() const { return sizeof *this + visitor.size() + user_agent.size() + referer.size(); }
+};
+
+class ClickQueue final : public BatchQueue<WaitingClick> {
   public:
-    ClickQueue(boost::asio::io_context& context, std::size_t max_bytes, SharedCounters& counters)
-        : context_(context), max_bytes_(max_bytes), counters_(counters) {}
+    using BatchQueue::BatchQueue;
 
-    // From any thread.
-    void clicked(const Click& click) override;
-
-    // The rest is sent at once; `sent` is called when there is none, or no more hope.
-    void drain(std::function<void()> sent);
-    // How many clicks wait.
-    std::size_t size() const;
-
-    Clock::time_point due() const override;
-    Statement take() override;
-    bool answered(const PGresult* result) override;
-    void failed(std::string_view sqlstate) override;
     Statement probe() const override;
     std::string judge(const PGresult* result) override;
 
-    static constexpr std::size_t max_batch = 1000;
-    static constexpr std::chrono::milliseconds interval{200};
+  private:
+    Statement statement(const std::string& batch_id, const std::vector<WaitingClick>& batch) const override;
+};
+
+struct UnknownVisit {
+    std::string host, code;
+
+    std::size_t bytes() const { return sizeof *this + host.size() + code.size(); }
+};
+
+class UnknownVisitQueue final : public BatchQueue<UnknownVisit> {
+  public:
+    using BatchQueue::BatchQueue;
 
   private:
-    struct Waiting {
-        std::int64_t link_id, workspace_id;
-        std::chrono::system_clock::time_point time;
-        std::string visitor, user_agent, referer;
+    Statement statement(const std::string& batch_id, const std::vector<UnknownVisit>& batch) const override;
+};
 
-        std::size_t bytes() const;
-    };
+// Sends clicks and visits of unknown codes. The latter have a small buffer of their own, an eighth of the
+// whole: whoever guesses codes pushes no click out.
+class ClickSender final : public ClickSink {
+  public:
+    ClickSender(boost::asio::io_context& context, std::size_t max_bytes, SharedCounters& counters)
+        : clicks_(context, max_bytes - max_bytes / 8, counters.clicks, "clicks"),
+          unknown_visits_(context, max_bytes / 8, counters.unknown_visits, "visits of unknown codes") {}
 
-    void batch_done();
+    void clicked(const Click& click) override;
+    void missed(std::string_view host, std::string_view code) override;
 
-    boost::asio::io_context& context_;
-    const std::size_t max_bytes_;
-    SharedCounters& counters_;
+    std::vector<StatementQueue*> queues() { return {&clicks_, &unknown_visits_}; }
+    // Sends the rest at once; `sent` is called when there is none, or no more hope.
+    void drain(const std::function<void()>& sent);
+    std::size_t clicks() const { return clicks_.size(); }
+    std::size_t unknown_visits() const { return unknown_visits_.size(); }
 
-    mutable std::mutex mutex_;
-    std::deque<Waiting> waiting_;
-    std::size_t bytes_ = 0;
-    Clock::time_point first_; // when the first of them came
-    bool draining_ = false;
-
-    // Of the client's loop alone.
-    std::vector<Waiting> batch_; // under way, or to be sent again
-    std::string batch_id_;
-    Clock::time_point try_again_ = Clock::time_point::min();
-    std::chrono::milliseconds pause_{interval};
-    std::function<void()> sent_;
+  private:
+    ClickQueue clicks_;
+    UnknownVisitQueue unknown_visits_;
 };
 
 } // namespace shortener

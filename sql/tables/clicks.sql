@@ -76,7 +76,7 @@ BEGIN
             WHEN 4 THEN inet '255.255.255.0' ELSE inet 'ffff:ffff:ffff::' END & ip)
     ) PARTITION BY RANGE (clicked_at);
     CREATE INDEX click_event_clicked_at ON shortener.click_event USING brin (clicked_at);
-    COMMENT ON TABLE shortener.click_event IS 'raw clicks, by month (UTC); what is dropped is missed by no counter';
+    COMMENT ON TABLE shortener.click_event IS 'raw clicks, partitioned by month (UTC); dropping a partition changes no counter';
     COMMENT ON COLUMN shortener.click_event.ip IS 'without its last octet (IPv4) or its last 80 bits (IPv6)';
 
     CREATE TABLE shortener.click_batch (
@@ -207,7 +207,7 @@ BEGIN
         last_run timestamptz,
         clicks bigint NOT NULL DEFAULT 0
     );
-    COMMENT ON TABLE shortener.click_rollup IS 'whoever moves counters locks its row; when rollup_clicks last ran, and the clicks it has counted';
+    COMMENT ON TABLE shortener.click_rollup IS 'when rollup_clicks last ran, and how many clicks it has counted; its row is locked while counters are changed';
     INSERT INTO shortener.click_rollup DEFAULT VALUES;
 END $$;
 COMMENT ON PROCEDURE create_click_tables() IS 'step of install()';

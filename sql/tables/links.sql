@@ -40,7 +40,7 @@ BEGIN
         PRIMARY KEY (workspace_id, highest)
     );
     COMMENT ON TABLE shortener.retired_number IS
-        'the greatest of these numbers in each workspace: scrambled codes of numbers up to it are gone for ever, unless a link has them';
+        'the greatest of these numbers in each workspace: scrambled codes of numbers up to it are never used again, unless a link has them';
     COMMENT ON COLUMN shortener.retired_number.codes IS 'how many codes have been retired by it';
 
     CREATE TABLE shortener.retired_code (
@@ -49,7 +49,7 @@ BEGIN
         PRIMARY KEY (workspace_id, short_code)
     );
     COMMENT ON TABLE shortener.retired_code IS
-        'other codes whose link was removed, such as aliases: gone for ever, never given out again';
+        'other codes whose link was removed, such as aliases; they are never used again';
 
     -- The columns stand in an order without padding, and the usual link is 176 bytes with a URL of 100: fixed
     -- width first, then those that are mostly NULL or variable.
@@ -95,7 +95,7 @@ BEGIN
     COMMENT ON COLUMN shortener.link.updated_at IS 'last change; NULL: none since creation';
     COMMENT ON COLUMN shortener.link.expires_at IS 'gone from then on; NULL: never';
     COMMENT ON COLUMN shortener.link.url_digest IS
-        'of the normalized URL, keyed: 11 bytes of SHA-256(key of the workspace || normalized URL); NULL: a link of its own, that create-or-get never gives';
+        'of the normalized URL, keyed: 11 bytes of SHA-256(key of the workspace || normalized URL); NULL: a link of its own, which create-or-get never returns';
     COMMENT ON COLUMN shortener.link.original_url IS 'where the visitor is sent';
     COMMENT ON COLUMN shortener.link.created_by IS 'database role that called create_link; a link of shorten belongs to nobody';
 END $$;

@@ -31,7 +31,7 @@ BEGIN
     );
     COMMENT ON TABLE shortener.workspace IS 'tenants; everything else belongs to one of them';
     COMMENT ON COLUMN shortener.workspace.rules IS 'rules of normalize_url by which two URLs count as the same';
-    COMMENT ON COLUMN shortener.workspace.default_ttl IS 'life of a link made without expires_at; NULL: for ever';
+    COMMENT ON COLUMN shortener.workspace.default_ttl IS 'life of a link made without expires_at; NULL: it does not expire';
     COMMENT ON COLUMN shortener.workspace.not_found_text IS 'text of the 404 page; NULL: the built-in one';
     COMMENT ON COLUMN shortener.workspace.deleted_at IS 'from then on all links answer 410, and nobody works in it; NULL: not deleted';
     COMMENT ON COLUMN shortener.workspace.gone_text IS 'text of the 410 page; NULL: the built-in one';

@@ -8,7 +8,7 @@ SELECT create_workspace('acme');
 SELECT lives_ok($$ SELECT create_user('Ada@Example.com', 'Ada', 'admin', workspace => 'acme') $$, 'a user');
 SELECT results_eq('SELECT email, name, role, status FROM workspace_user', $$ VALUES ('ada@example.com' COLLATE "C", 'Ada', 'admin', 'active') $$,
     'whose address is stored in lower case');
-SELECT throws_ok($$ SELECT create_user('ADA@example.com', workspace => 'acme') $$, '23505', 'user "ADA@example.com" exists already', 'an address is unique');
+SELECT throws_ok($$ SELECT create_user('ADA@example.com', workspace => 'acme') $$, '23505', 'user "ADA@example.com" already exists', 'an address is unique');
 SELECT lives_ok($$ SELECT create_user('ada@example.com') $$, 'in its workspace');
 SELECT throws_ok(format('SELECT create_user(%L)', email), '22023', NULL, 'no address: ' || coalesce(left(email, 20), 'NULL'))
     FROM (VALUES (NULL), (''), ('ada'), ('a b@example.com'), ('a@b@c'), (repeat('a', 320) || '@example.com')) e (email);

@@ -125,7 +125,7 @@ $node->append_conf('postgresql.conf',
 	"shared_preload_libraries = 'pg_cron'\ncron.database_name = 'postgres'\ncron.host = '" . $node->host . "'");
 $node->restart;
 ($status, undef, $error) = $node->psql('app', 'SELECT shortener.schedule_jobs()');
-like($error, qr/pg_cron lives in another database, "postgres".*schedule_jobs\(database => 'app'\)/s, 'the hint says where to schedule');
+like($error, qr/pg_cron is installed in another database, "postgres".*schedule_jobs\(database => 'app'\)/s, 'the hint says where to schedule');
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_cron; CREATE EXTENSION shortener CASCADE');
 my $jobs = sql('SELECT count(*) FROM shortener.job_definitions()');
 for (1, 2)

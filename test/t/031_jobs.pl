@@ -54,10 +54,10 @@ sql(q{
 		1 AS job_pid, cron.seize() AS status, '' AS return_message;
 	CREATE FUNCTION cron.schedule(text, text, text) RETURNS bigint LANGUAGE sql RETURN length(cron.seize());
 	CREATE FUNCTION cron.unschedule(bigint) RETURNS boolean LANGUAGE sql RETURN length(cron.seize()) > 0}, 'trap');
-like(error('SELECT shortener.schedule_jobs()', 'trap'), qr/pg_cron lives in another database, "app"/, 'schedule_jobs asks pg_cron itself');
-like(error('SELECT shortener.unschedule_jobs()', 'trap'), qr/pg_cron lives in another database, "app"/, 'so does unschedule_jobs');
+like(error('SELECT shortener.schedule_jobs()', 'trap'), qr/pg_cron is installed in another database, "app"/, 'schedule_jobs asks pg_cron itself');
+like(error('SELECT shortener.unschedule_jobs()', 'trap'), qr/pg_cron is installed in another database, "app"/, 'so does unschedule_jobs');
 unlike(error('SELECT shortener.unschedule_jobs()', 'trap'), qr/(?<!un)schedule_jobs/, 'whose hint does not have it scheduled');
-like(error('CALL shortener.purge_job_history()', 'trap'), qr/pg_cron lives in another database/, 'and purge_job_history');
+like(error('CALL shortener.purge_job_history()', 'trap'), qr/pg_cron is installed in another database/, 'and purge_job_history');
 is(sql('SELECT count(*) FROM shortener.scheduled_jobs', 'trap'), 0, 'and scheduled_jobs');
 is(sql(q{SELECT rolsuper FROM pg_roles WHERE rolname = 'villain'}), 'f', 'the function of the villain did not run as a superuser');
 
@@ -83,7 +83,7 @@ is(sql(q{SELECT shortener.unschedule_jobs('trap')}), $jobs, 'whose jobs end with
 like(error(q{SELECT shortener.schedule_jobs(username => 'group_role')}), qr/not permitted to log in.*ALTER ROLE group_role LOGIN/s, 'a role that cannot log in');
 like(error(q{SELECT shortener.schedule_jobs(username => 'nobody')}), qr/role "nobody" does not exist/, 'a role that is not there');
 like(error(q{SELECT shortener.schedule_jobs(database => 'nothing')}), qr/database "nothing" does not exist/, 'a database that is not there');
-like(error(q{SELECT shortener.schedule_jobs(schedules => '{"cleenup": "* * * * *"}')}), qr/there is no job "cleenup".*The jobs are: cleanup/s, 'a job that is not there');
+like(error(q{SELECT shortener.schedule_jobs(schedules => '{"cleenup": "* * * * *"}')}), qr/job "cleenup" does not exist.*The jobs are: cleanup/s, 'a job that is not there');
 
 # What pg_hba.conf says is what the warning goes by.
 sub warns

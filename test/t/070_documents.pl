@@ -291,6 +291,12 @@ for my $file (@documents)
 	}
 }
 
+# The options of shortenerd.
+my ($status, $help) = run_shortenerd({}, '--help');
+my ($options) = slurp_file('docs/frontend.md') =~ /^## Options\n(.*?)^## /ms or die 'docs/frontend.md has no section "Options"';
+my @in_table = map { /`([a-z-]+)`/g } map { /^\| (`[^|]*) \|/ } split /\n/, $options;
+is_deeply([ sort @in_table ], [ sort grep { !/^(?:help|version|config)$/ } $help =~ /^ *--([a-z-]+)/mg ], 'docs/frontend.md has every option of --help');
+
 # The reference against the catalog.
 fresh_database($node);
 $node->safe_psql('app', 'CREATE EXTENSION shortener CASCADE; CALL shortener.install()');

@@ -22,7 +22,8 @@ Outcome read(std::vector<const char*> arguments, std::vector<const char*> enviro
     environment.push_back(nullptr);
     std::ostringstream out, error;
     Outcome outcome;
-    outcome.start = read_config(static_cast<int>(arguments.size()), arguments.data(), environment.data(), outcome.config, out, error);
+    outcome.start = read_config(static_cast<int>(arguments.size()), arguments.data(), environment.data(),
+                                outcome.config, out, error);
     outcome.out = out.str();
     outcome.error = error.str();
     return outcome;
@@ -42,9 +43,11 @@ TEST(Config, HasDefaults) {
 
 TEST(Config, TakesFlagsThenEnvironmentThenFile) {
     const std::string path = testing::TempDir() + "/shortenerd.conf";
-    std::ofstream(path) << "# a comment\ncache-size = 1MB\nthreads = 3\nmax-headers = 7\nlisten = 127.0.0.1:1\nlisten = [::1]:2\n";
+    std::ofstream(path) << "# a comment\ncache-size = 1MB\nthreads = 3\nmax-headers = 7\nlisten = "
+                           "127.0.0.1:1\nlisten = [::1]:2\n";
     const std::string flag = "--config=" + path;
-    const Outcome outcome = read({flag.c_str(), "--cache-size=3MB"}, {"SHORTENERD_CACHE_SIZE=2MB", "SHORTENERD_THREADS=5", "OTHER=1"});
+    const Outcome outcome = read({flag.c_str(), "--cache-size=3MB"},
+                                 {"SHORTENERD_CACHE_SIZE=2MB", "SHORTENERD_THREADS=5", "OTHER=1"});
     ASSERT_EQ(outcome.start, Start::serve) << outcome.error;
     EXPECT_EQ(outcome.config.cache_size, std::size_t{3} << 20);
     EXPECT_EQ(outcome.config.threads, 5u);
@@ -64,7 +67,8 @@ TEST(Config, TakesListsFromOnePlace) {
 }
 
 TEST(Config, ListensOnNames) {
-    const Outcome outcome = read({"--listen=localhost:80", "--listen=[::1]:81", "--admin-listen=localhost:82"});
+    const Outcome outcome =
+        read({"--listen=localhost:80", "--listen=[::1]:81", "--admin-listen=localhost:82"});
     ASSERT_EQ(outcome.start, Start::serve) << outcome.error;
     ASSERT_GE(outcome.config.listen.size(), 2u);
     EXPECT_TRUE(outcome.config.listen[0].address().is_loopback());
@@ -87,9 +91,11 @@ TEST(Config, ComplainsBeforeAnythingStarts) {
     EXPECT_NE(complaint("--cache-size=99999999999999GB").find("--cache-size"), std::string::npos);
     EXPECT_NE(complaint("--cache-size=1kb").find("the units are kB, MB and GB"), std::string::npos);
     EXPECT_NE(complaint("--cache-ttl=1m").find("the units are ms, s, min and h"), std::string::npos);
-    for (const char* bad : {"--listen=:80", "--listen=::1", "--listen=[localhost]:80", "--listen=localhost", "--listen=localhost:http"})
+    for (const char* bad : {"--listen=:80", "--listen=::1", "--listen=[localhost]:80", "--listen=localhost",
+                            "--listen=localhost:http"})
         EXPECT_NE(complaint(bad).find("is not an address and a port"), std::string::npos) << bad;
-    EXPECT_NE(complaint("--listen=no-such-host.invalid:80").find("cannot find the address"), std::string::npos);
+    EXPECT_NE(complaint("--listen=no-such-host.invalid:80").find("cannot find the address"),
+              std::string::npos);
     EXPECT_NE(complaint("--threads=1000").find("--threads"), std::string::npos);
     EXPECT_NE(complaint("--cache-ttl=5 days").find("--cache-ttl"), std::string::npos);
     EXPECT_NE(complaint("--listen=8080").find("--listen"), std::string::npos);
@@ -103,16 +109,20 @@ TEST(Config, ComplainsBeforeAnythingStarts) {
 }
 
 TEST(Config, RefusesConnectionStringsWithoutRepeatingThem) {
-    for (const char* good : {"", "host=a,b port=1,2 dbname=links", "postgresql://user@[::1]:5433/links?target_session_attrs=any"}) {
+    for (const char* good : {"", "host=a,b port=1,2 dbname=links",
+                             "postgresql://user@[::1]:5433/links?target_session_attrs=any"}) {
         EXPECT_EQ(read({"--database", good}).start, Start::serve) << good;
         EXPECT_EQ(read({"--primary", good}).start, Start::serve) << good;
     }
-    for (const char* bad : {"links", "host", "hots=a password=hunter2", "password=hunter2 hunter2", "password='hunter2",
-                            "postgresql://u:hunter2@[::1", "postgresql://u:hunter2@a/b?hunter2=1"}) {
+    for (const char* bad :
+         {"links", "host", "hots=a password=hunter2", "password=hunter2 hunter2", "password='hunter2",
+          "postgresql://u:hunter2@[::1", "postgresql://u:hunter2@a/b?hunter2=1"}) {
         for (const char* option : {"--database", "--primary"}) {
             const Outcome outcome = read({option, bad});
             EXPECT_EQ(outcome.start, Start::exit_failure) << bad;
-            EXPECT_NE(outcome.error.find(std::string(option) + ": not a libpq connection string"), std::string::npos) << outcome.error;
+            EXPECT_NE(outcome.error.find(std::string(option) + ": not a libpq connection string"),
+                      std::string::npos)
+                << outcome.error;
             EXPECT_EQ(outcome.error.find("hunter2"), std::string::npos) << outcome.error;
         }
     }
@@ -136,6 +146,8 @@ TEST(VisitorAddress, CountsForwardingOnlyFromTheTrusted) {
     EXPECT_EQ(visitor_address("10.1.2.3", "1.2.3.4", trusted), "1.2.3.4");
     EXPECT_EQ(visitor_address("10.1.2.3", "6.6.6.6, 1.2.3.4", trusted), "1.2.3.4") << "forged by the visitor";
     EXPECT_EQ(visitor_address("10.1.2.3", "1.2.3.4, 10.9.9.9", trusted), "1.2.3.4") << "through two proxies";
+    EXPECT_EQ(visitor_address("10.1.2.3", "6.6.6.6,\t1.2.3.4 \t, 10.9.9.9 ", trusted), "1.2.3.4")
+        << "with blanks";
     EXPECT_EQ(visitor_address("11.1.2.3", "1.2.3.4", trusted), "11.1.2.3");
     EXPECT_EQ(visitor_address("10.1.2.3", "", trusted), "10.1.2.3");
     EXPECT_EQ(visitor_address("10.1.2.3", "<script>", trusted), "10.1.2.3");
