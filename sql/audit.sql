@@ -12,13 +12,17 @@ BEGIN
 END $$;
 COMMENT ON PROCEDURE make_audit_partitions(interval) IS 'step of enable_audit() and maintain_audit()';
 
-CREATE FUNCTION enable_audit() RETURNS boolean
+CREATE FUNCTION enable_audit(keep interval = NULL) RETURNS boolean
     LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp
     SET lock_timeout = '3s'
 AS $$
 BEGIN
     PERFORM shortener.require_owner();
+    IF keep < '1 day' THEN
+        RAISE 'entries must be kept for at least a day' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    UPDATE shortener.installation SET audit_kept = keep WHERE keep IS NOT NULL;
     UPDATE shortener.installation SET audit = true WHERE NOT audit;
     IF NOT FOUND THEN
         RETURN false;
@@ -27,7 +31,8 @@ BEGIN
     CALL shortener.create_audit_triggers();
     RETURN true;
 END $$;
-COMMENT ON FUNCTION enable_audit() IS 'has every change of a link written to link_audit from now on; false when that is so already';
+COMMENT ON FUNCTION enable_audit(interval) IS
+    'has every change of a link written to link_audit from now on, and kept for so long, NULL: as before, a year at first; false when that is so already';
 
 CREATE FUNCTION disable_audit() RETURNS boolean
     LANGUAGE plpgsql VOLATILE
@@ -45,7 +50,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION disable_audit() IS 'takes enable_audit back; what has been written stays; false when the audit is off already';
 
-CREATE PROCEDURE maintain_audit(keep interval = '1 year', ahead interval = '3 months')
+CREATE PROCEDURE maintain_audit(ahead interval = '3 months')
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
     SET lock_timeout = '2s'
@@ -54,11 +59,11 @@ DECLARE
     today constant timestamp := now() AT TIME ZONE 'UTC';
     old name;
 BEGIN
-    IF keep IS NULL OR ahead IS NULL THEN
-        RAISE 'keep and ahead must not be null' USING ERRCODE = 'null_value_not_allowed';
+    IF ahead IS NULL THEN
+        RAISE 'ahead must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    IF keep < '1 day' OR ahead < '0' THEN
-        RAISE 'entries must be kept for at least a day' USING ERRCODE = 'invalid_parameter_value';
+    IF ahead < '0' THEN
+        RAISE 'ahead must not be negative' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM shortener.require_install();
     IF pg_is_in_recovery() THEN
@@ -69,13 +74,17 @@ BEGIN
     IF (SELECT i.audit FROM shortener.installation i) THEN
         CALL shortener.make_audit_partitions(ahead);
     END IF;
-    FOR old IN SELECT p.partition FROM shortener.month_partitions('link_audit') p WHERE p.month + interval '1 month' <= today - keep LOOP
+    FOR old IN
+        SELECT p.partition FROM shortener.month_partitions('link_audit') p
+        CROSS JOIN shortener.installation i
+        WHERE p.month + interval '1 month' <= today - i.audit_kept
+    LOOP
         EXECUTE format('DROP TABLE shortener.%I', old);
     END LOOP;
 EXCEPTION WHEN lock_not_available THEN
     RAISE WARNING 'maintain_audit is left to the next run, because a table was in use for longer than lock_timeout';
 END $$;
-COMMENT ON PROCEDURE maintain_audit(interval, interval) IS 'makes partitions of link_audit ahead, and drops those that are older than is to be kept';
+COMMENT ON PROCEDURE maintain_audit(interval) IS 'makes partitions of link_audit ahead, and drops those that are older than is to be kept';
 
-REVOKE EXECUTE ON FUNCTION enable_audit(), disable_audit() FROM PUBLIC;
-REVOKE EXECUTE ON PROCEDURE maintain_audit(interval, interval), make_audit_partitions(interval) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION enable_audit(interval), disable_audit() FROM PUBLIC;
+REVOKE EXECUTE ON PROCEDURE maintain_audit(interval), make_audit_partitions(interval) FROM PUBLIC;

@@ -11,11 +11,13 @@ BEGIN
         schema_version integer NOT NULL,
         notification_key bytea NOT NULL CHECK (octet_length(notification_key) = 16),
         derived_objects text,
-        audit boolean NOT NULL DEFAULT false
+        audit boolean NOT NULL DEFAULT false,
+        audit_kept interval NOT NULL DEFAULT '1 year' CHECK (audit_kept >= '1 day')
     );
     COMMENT ON TABLE shortener.installation IS 'version of the tables, and the key of the tags in notifications';
     COMMENT ON COLUMN shortener.installation.derived_objects IS 'fingerprint of the views and triggers as install() left them';
     COMMENT ON COLUMN shortener.installation.audit IS 'whether changes of links are written to link_audit; see enable_audit()';
+    COMMENT ON COLUMN shortener.installation.audit_kept IS 'how long entries are kept';
 END $$;
 COMMENT ON PROCEDURE create_installation_tables() IS 'step of install()';
 REVOKE EXECUTE ON PROCEDURE create_installation_tables() FROM PUBLIC;
