@@ -30,7 +30,7 @@ END $$;
 CREATE TEMP TABLE owner_only (name name);
 INSERT INTO owner_only VALUES ('installation'), ('workspace_key'), ('blocked_host'), ('role_workspace'), ('role_access'),
     ('cleanup_run'), ('cleanup_total'), ('cleanup_stats'), ('scheduled_jobs'), ('workspace_id_seq'), ('cleanup_run_id_seq'), ('workspace_user_id_seq'), ('api_key_id_seq'),
-    ('click_salt'), ('click_rollup'), ('click_stats'), ('click_pending_number_seq'), ('link_audit_number_seq'), ('user_agent_id_seq'), ('referrer_id_seq'), ('place_id_seq');
+    ('click_salt'), ('click_rollup'), ('click_stats'), ('click_pending_number_seq'), ('link_audit_number_seq'), ('user_agent_id_seq'), ('referrer_id_seq'), ('place_id_seq'), ('link_audit_number_seq');
 SELECT set_eq($$ SELECT relname FROM pg_class WHERE relnamespace = 'shortener'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S') AND NOT relispartition $$,
     $$ SELECT name FROM owner_only UNION SELECT object::name FROM access_rights() WHERE kind IN ('table', 'sequence') $$,
     'each table, view and sequence is granted to some capability or to none');
@@ -133,6 +133,9 @@ INSERT INTO click_month (workspace_id, link_id, month, clicks, bots, visitors) S
 INSERT INTO click_month_breakdown (workspace_id, link_id, month, dimension, value, clicks) SELECT workspace_id, link_id, day, dimension, value, clicks FROM click_day_breakdown;
 INSERT INTO retired_number (workspace_id, highest, codes) VALUES (5, 1, 1);
 INSERT INTO place (workspace_id, name, first_seen, last_seen) VALUES (5, 'DE/betasecret', now(), now());
+CALL make_audit_partitions('1 month');
+INSERT INTO link_audit (workspace_id, link_id, action, short_code, new_values, session_role, changing_role)
+    VALUES (5, 1, 'insert', 'betasecret', '{}', 'betasecret', 'betasecret');
 INSERT INTO link_archive SELECT *, now() FROM link;
 SELECT create_api_key('betasecret', '{admin}', workspace => 'betasecret') AS beta, create_api_key('acme', '{admin}', workspace => 'acme') AS acme \gset
 
