@@ -8,8 +8,8 @@
 
 namespace shortener {
 
-// For a coroutine that must never end: an exception, such as a lack of memory, ends the program, which is started
-// again, instead of vanishing with the coroutine.
+// For a coroutine that must never end: an exception, such as a lack of memory, ends the program, which is
+// started again, instead of vanishing with the coroutine.
 inline void end_program(std::exception_ptr error) {
     if (error)
         std::rethrow_exception(error);

@@ -36,7 +36,8 @@ constexpr std::uint64_t second = 1000, hour = 3600 * second, gigabyte = 1 << 30;
 // What an option was given, and how to read it.
 class Value {
   public:
-    Value(std::string option, const std::vector<std::string>& texts) : option_(std::move(option)), texts_(texts) {}
+    Value(std::string option, const std::vector<std::string>& texts)
+        : option_(std::move(option)), texts_(texts) {}
 
     const std::vector<std::string>& texts() const { return texts_; }
     const std::string& text() const { return texts_.front(); }
@@ -47,13 +48,14 @@ class Value {
                           " bytes, such as 64kB; the units are kB, MB and GB");
     }
     std::size_t count(std::uint64_t least, std::uint64_t most) const {
-        return number(no_units, least, most, "a number from " + std::to_string(least) + " to " + std::to_string(most));
+        return number(no_units, least, most,
+                      "a number from " + std::to_string(least) + " to " + std::to_string(most));
     }
     std::chrono::milliseconds time(std::uint64_t least, std::uint64_t most) const {
-        return std::chrono::milliseconds(number(time_units, least, most,
-                                                "a time from " + std::to_string(least) + "ms to " +
-                                                    std::to_string(most / second) +
-                                                    "s, such as 500ms or 10s; the units are ms, s, min and h"));
+        return std::chrono::milliseconds(
+            number(time_units, least, most,
+                   "a time from " + std::to_string(least) + "ms to " + std::to_string(most / second) +
+                       "s, such as 500ms or 10s; the units are ms, s, min and h"));
     }
     bool on_or_off() const {
         if (text() != "on" && text() != "off")
@@ -66,13 +68,15 @@ class Value {
                 return level;
         refuse(text(), "one of error, warning, info, debug");
     }
-    // The string as it is, if libpq can read it. Neither the string nor libpq's complaint is repeated: parts of a
-    // password may be in them.
+    // The string as it is, if libpq can read it. Neither the string nor libpq's complaint is repeated: parts
+    // of a password may be in them.
     std::string conninfo() const {
         PQconninfoOption* parsed = PQconninfoParse(text().c_str(), nullptr);
         if (!parsed)
-            throw std::runtime_error("--" + option_ + ": not a libpq connection string, such as \"host=db.example dbname=links\" "
-                                                      "or \"postgresql://db.example/links\"");
+            throw std::runtime_error(
+                "--" + option_ +
+                ": not a libpq connection string, such as \"host=db.example dbname=links\" "
+                "or \"postgresql://db.example/links\"");
         PQconninfoFree(parsed);
         return text();
     }
@@ -106,13 +110,16 @@ class Value {
         std::uint64_t number = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
         const std::string_view suffix(end, text.data() + text.size() - end);
-        const auto unit = std::find_if(std::begin(units), std::end(units), [&](const Unit& u) { return suffix == u.name; });
-        if (error != std::errc() || unit == std::end(units) || number > most / unit->factor || number * unit->factor < least)
+        const auto unit =
+            std::find_if(std::begin(units), std::end(units), [&](const Unit& u) { return suffix == u.name; });
+        if (error != std::errc() || unit == std::end(units) || number > most / unit->factor ||
+            number * unit->factor < least)
             return std::nullopt;
         return number * unit->factor;
     }
     template <typename Units>
-    std::uint64_t number(const Units& units, std::uint64_t least, std::uint64_t most, const std::string& wanted) const {
+    std::uint64_t number(const Units& units, std::uint64_t least, std::uint64_t most,
+                         const std::string& wanted) const {
         const auto parsed = parse(text(), units, least, most);
         if (!parsed)
             refuse(text(), wanted);
@@ -126,28 +133,33 @@ class Value {
         const bool bracketed = host.size() > 1 && host.front() == '[' && host.back() == ']';
         if (bracketed)
             host = host.substr(1, host.size() - 2);
-        const auto port_given = parse(std::string_view(text).substr(std::min(colon, text.size() - 1) + 1), no_units, 0, 65535);
+        const auto port_given =
+            parse(std::string_view(text).substr(std::min(colon, text.size() - 1) + 1), no_units, 0, 65535);
         const auto port = static_cast<unsigned short>(port_given.value_or(0));
         boost::system::error_code error;
         const auto address = boost::asio::ip::make_address(host, error);
         // An IPv6 address without brackets may end in what looks like a port.
-        if (colon == text.npos || !port_given || host.empty() || (error && (bracketed || host.find(':') != host.npos)))
+        if (colon == text.npos || !port_given || host.empty() ||
+            (error && (bracketed || host.find(':') != host.npos)))
             refuse(text, "an address and a port, such as 127.0.0.1:8080, [::1]:8080 or localhost:8080");
         if (!error)
             return {{address, port}};
 
         boost::asio::io_context context;
         std::vector<tcp::endpoint> found;
-        for (const auto& result : tcp::resolver(context).resolve(host, std::to_string(port), tcp::resolver::numeric_service, error))
+        for (const auto& result : tcp::resolver(context).resolve(host, std::to_string(port),
+                                                                 tcp::resolver::numeric_service, error))
             if (is_of_this_machine(context, result.endpoint().address()))
                 found.push_back(result.endpoint());
         if (error)
-            throw std::runtime_error("--" + option_ + ": cannot find the address of \"" + host + "\": " + error.message());
+            throw std::runtime_error("--" + option_ + ": cannot find the address of \"" + host +
+                                     "\": " + error.message());
         if (found.empty())
             throw std::runtime_error("--" + option_ + ": \"" + host + "\" has no address of this machine");
         return found;
     }
-    static bool is_of_this_machine(boost::asio::io_context& context, const boost::asio::ip::address& address) {
+    static bool is_of_this_machine(boost::asio::io_context& context,
+                                   const boost::asio::ip::address& address) {
         const tcp::endpoint any_port(address, 0);
         tcp::acceptor acceptor(context);
         boost::system::error_code error;
@@ -173,10 +185,12 @@ constexpr const char* several = nullptr;
 
 const Option all_options[] = {
     {"database", "CONNINFO", "",
-     "libpq connection string of the database to read from; several hosts are allowed. Parts left out come from libpq's "
+     "libpq connection string of the database to read from; several hosts are allowed. Parts left out come "
+     "from libpq's "
      "own PG… variables",
      [](Config& c, const Value& v) { c.database = v.conninfo(); }},
-    {"primary", "CONNINFO", "", "connection string of the primary, for LISTEN and clicks, when --database is a standby",
+    {"primary", "CONNINFO", "",
+     "connection string of the primary, for LISTEN and clicks, when --database is a standby",
      [](Config& c, const Value& v) { c.primary = v.conninfo(); }},
     {"default-workspace", "SLUG", "",
      "workspace for hosts that belong to none; empty: the database's setting shortener.default_workspace",
@@ -184,8 +198,11 @@ const Option all_options[] = {
     {"listen", "ADDRESS:PORT", several,
      "where to serve links, an address or a name; may be given several times (default 127.0.0.1:8080)",
      [](Config& c, const Value& v) { c.listen = v.endpoints(); }},
-    {"admin-listen", "ADDRESS:PORT", "127.0.0.1:8081", "where to serve /healthz, /readyz and /metrics; \"off\" for nowhere",
-     [](Config& c, const Value& v) { c.admin_listen = v.text() == "off" ? std::vector<tcp::endpoint>() : v.endpoints(); }},
+    {"admin-listen", "ADDRESS:PORT", "127.0.0.1:8081",
+     "where to serve /healthz, /readyz and /metrics; \"off\" for nowhere",
+     [](Config& c, const Value& v) {
+         c.admin_listen = v.text() == "off" ? std::vector<tcp::endpoint>() : v.endpoints();
+     }},
     {"threads", "N", "0", "event loops, each with a database connection; 0: one per processor",
      [](Config& c, const Value& v) {
          const auto threads = static_cast<unsigned>(v.count(0, 256));
@@ -200,17 +217,20 @@ const Option all_options[] = {
     {"database-timeout", "TIME", "700ms", "answer 503 when the database takes longer",
      [](Config& c, const Value& v) { c.database_timeout = v.time(10, hour); }},
     {"standby-delay", "TIME", "1s",
-     "after a link has changed, do not cache what a standby says of it for this long, because it may not know yet",
+     "after a link has changed, do not cache what a standby says of it for this long, because it may not "
+     "know yet",
      [](Config& c, const Value& v) { c.standby_delay = v.time(0, hour); }},
     {"clicks", "on|off", "on", "record clicks in the database",
      [](Config& c, const Value& v) { c.clicks = v.on_or_off(); }},
-    {"click-buffer", "SIZE", "64MB", "memory for clicks that wait for the database; more are dropped and counted",
+    {"click-buffer", "SIZE", "64MB",
+     "memory for clicks that wait for the database; more are dropped and counted",
      [](Config& c, const Value& v) { c.click_buffer = v.bytes(1 << 20, 1024 * gigabyte); }},
     {"max-connections", "N", "10000", "connections open at once; more are closed as they come",
      [](Config& c, const Value& v) { c.max_connections = v.count(1, 10000000); }},
     {"max-header-size", "SIZE", "16kB", "431 for more",
      [](Config& c, const Value& v) { c.limits.head_bytes = v.bytes(256, 1 << 20); }},
-    {"max-headers", "N", "100", "431 for more", [](Config& c, const Value& v) { c.limits.fields = v.count(1, 10000); }},
+    {"max-headers", "N", "100", "431 for more",
+     [](Config& c, const Value& v) { c.limits.fields = v.count(1, 10000); }},
     {"max-target-size", "SIZE", "4kB", "414 for more",
      [](Config& c, const Value& v) { c.limits.target_bytes = v.bytes(64, 1 << 20); }},
     {"max-body-size", "SIZE", "64kB", "413 for more; bodies are read and thrown away",
@@ -221,9 +241,11 @@ const Option all_options[] = {
      [](Config& c, const Value& v) { c.request_timeout = v.time(100, hour); }},
     {"write-timeout", "TIME", "10s", "close a connection whose client reads no answer for this long",
      [](Config& c, const Value& v) { c.write_timeout = v.time(100, hour); }},
-    {"shutdown-timeout", "TIME", "10s", "on SIGTERM, time for requests under way, and as much again for clicks",
+    {"shutdown-timeout", "TIME", "10s",
+     "on SIGTERM, time for requests under way, and as much again for clicks",
      [](Config& c, const Value& v) { c.shutdown_timeout = v.time(0, hour); }},
-    {"trusted-proxy", "NETWORK", several, "believe X-Forwarded-For from this network; may be given several times",
+    {"trusted-proxy", "NETWORK", several,
+     "believe X-Forwarded-For from this network; may be given several times",
      [](Config& c, const Value& v) { c.trusted_proxies = v.networks(); }},
     {"log-level", "LEVEL", "info", "error, warning, info or debug",
      [](Config& c, const Value& v) { c.log_level = v.log_level(); }},
@@ -234,9 +256,13 @@ po::options_description describe_options() {
     for (const Option& option : all_options)
         if (option.fallback)
             options.add_options()(
-                option.name, po::value<std::string>()->default_value(option.fallback)->value_name(option.value_name), option.help);
+                option.name,
+                po::value<std::string>()->default_value(option.fallback)->value_name(option.value_name),
+                option.help);
         else
-            options.add_options()(option.name, po::value<std::vector<std::string>>()->value_name(option.value_name), option.help);
+            options.add_options()(option.name,
+                                  po::value<std::vector<std::string>>()->value_name(option.value_name),
+                                  option.help);
     return options;
 }
 
@@ -295,15 +321,17 @@ void print_help(std::ostream& out, const po::options_description& options) {
         << options
         << "\nSIZE is a number of bytes, or of kB, MB or GB, such as 64kB.\n"
            "TIME is a number of milliseconds, or of ms, s, min or h, such as 10s.\n"
-           "\nEvery option may also be given in the environment, as --cache-size is in SHORTENERD_CACHE_SIZE,\n"
-           "and, without the dashes, in the file that --config names: one NAME = VALUE a line, # begins a comment.\n"
+           "\nEvery option may also be given in the environment, as --cache-size is in "
+           "SHORTENERD_CACHE_SIZE,\n"
+           "and, without the dashes, in the file that --config names: one NAME = VALUE a line, # begins a "
+           "comment.\n"
            "A flag wins over the environment, the environment over the file.\n";
 }
 
 } // namespace
 
-Start read_config(int argc, const char* const* argv, const char* const* environment, Config& config, std::ostream& out,
-                  std::ostream& error) {
+Start read_config(int argc, const char* const* argv, const char* const* environment, Config& config,
+                  std::ostream& out, std::ostream& error) {
     try {
         const po::options_description options = describe_options();
         po::options_description flags;
@@ -313,7 +341,8 @@ Start read_config(int argc, const char* const* argv, const char* const* environm
 
         po::variables_map values;
         const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-        const auto parsed = po::command_line_parser(argc, argv).options(flags).style(style).positional({}).run();
+        const auto parsed =
+            po::command_line_parser(argc, argv).options(flags).style(style).positional({}).run();
         po::store(parsed, values);
         if (values.count("help")) {
             print_help(out, flags);

@@ -23,9 +23,9 @@ void notify_systemd(const char* state) noexcept {
     if (descriptor < 0)
         return;
     // There is nobody else to tell that it failed.
-    [[maybe_unused]] const ssize_t sent =
-        sendto(descriptor, state, std::strlen(state), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
-               static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path)));
+    [[maybe_unused]] const ssize_t sent = sendto(
+        descriptor, state, std::strlen(state), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path)));
     close(descriptor);
 }
 

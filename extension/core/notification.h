@@ -6,8 +6,8 @@
 
 namespace shortener {
 
-// The notifications by which caches hear of changes: the tags of the changed codes (see siphash.h), each as 16
-// hexadecimal digits, with a space between them; or the word that means everything.
+// The notifications by which caches hear of changes: the tags of the changed codes (see siphash.h), each as
+// 16 hexadecimal digits, with a space between them; or the word that means everything.
 
 inline constexpr const char* notification_channel = "shortener";
 inline constexpr const char* notification_flush = "flush";

@@ -92,8 +92,8 @@ UrlError normalize_url(std::string_view input, UrlRules rules, std::span<char> s
 UrlError normalize_parsed_url(const Url& url, std::size_t input_length, UrlRules rules,
                               std::span<char> storage, std::string_view& key) noexcept;
 
-// A user name with a password, as a view into any text that may have been meant as a URL, so that a message can
-// leave them out; rather too much than too little.
+// A user name with a password, as a view into any text that may have been meant as a URL, so that a message
+// can leave them out; rather too much than too little.
 std::string_view find_credentials(std::string_view text) noexcept;
 
 } // namespace shortener

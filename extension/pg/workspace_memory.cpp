@@ -337,7 +337,8 @@ Workspace find_workspace(std::string_view slug) {
         raise_no_workspace();
     if (!slug.data())
         slug = settings.default_workspace;
-    const std::optional<Workspace> workspace = working ? find_workspace_if_any(*working) : look_up_workspace(slug);
+    const std::optional<Workspace> workspace =
+        working ? find_workspace_if_any(*working) : look_up_workspace(slug);
     if (!workspace || workspace->is_deleted || !may_use_workspace(workspace->id))
         raise(LinkError::unknown_workspace, slug);
     return *workspace;

@@ -31,10 +31,14 @@ struct Page {
 
 Page page_of(int status) {
     switch (status) {
-    case 404: return {"This link does not exist", "Please check the address: upper and lower case matter.", "not_found"};
-    case 410: return {"This link is no longer available", "It has expired or was taken back by its owner.", "gone"};
+    case 404:
+        return {"This link does not exist", "Please check the address: upper and lower case matter.",
+                "not_found"};
+    case 410:
+        return {"This link is no longer available", "It has expired or was taken back by its owner.", "gone"};
     case 405: return {"This link can only be opened", "It does not accept data.", "method_not_allowed"};
-    default: return {"Please try again in a moment", "The service is busy or being restarted.", "unavailable"};
+    default:
+        return {"Please try again in a moment", "The service is busy or being restarted.", "unavailable"};
     }
 }
 
@@ -56,7 +60,8 @@ std::string escape_html(std::string_view text) {
 
 // A client gets JSON if it names application/json and not text/html.
 bool wants_json(std::string_view accept) {
-    return accept.find("application/json") != std::string_view::npos && accept.find("text/html") == std::string_view::npos;
+    return accept.find("application/json") != std::string_view::npos &&
+           accept.find("text/html") == std::string_view::npos;
 }
 
 void set_page(Response& response, const Request& request, std::string_view text) {
@@ -98,7 +103,8 @@ Response text_response(int status, std::string_view body) {
 
 } // namespace
 
-Response respond(const Request& request, const Resolution& resolution, const PageTexts* texts, Clock::time_point now) {
+Response respond(const Request& request, const Resolution& resolution, const PageTexts* texts,
+                 Clock::time_point now) {
     Response response;
     response.status = status_at(resolution, now);
     const bool permanent = response.status == 301 || response.status == 308;
@@ -107,7 +113,9 @@ Response respond(const Request& request, const Resolution& resolution, const Pag
     if (response.status == 404 || response.status == 410) {
         // A later create, revival or enabling must be seen at the next visit.
         response.cache_control = "no-store";
-        const std::optional<std::string>* text = !texts ? nullptr : response.status == 404 ? &texts->not_found : &texts->gone;
+        const std::optional<std::string>* text = !texts                   ? nullptr
+                                                 : response.status == 404 ? &texts->not_found
+                                                                          : &texts->gone;
         set_page(response, request, text && *text ? std::string_view(**text) : std::string_view());
         return response;
     }

@@ -12,8 +12,8 @@ Visit::Visit(Service& home, const Request& request, std::string_view code, Clock
     add(" ");
     add(code);
     flight_ = bytes_;
-    for (std::string_view Request::*text : {&Request::accept, &Request::user_agent, &Request::referer,
-                                            &Request::forwarded_for, &Request::peer})
+    for (std::string_view Request::*text :
+         {&Request::accept, &Request::user_agent, &Request::referer, &Request::forwarded_for, &Request::peer})
         request_.*text = add(request.*text);
     request_.target = {}; // the code is what it comes to
 }

@@ -22,6 +22,6 @@ std::optional<Network> parse_network(std::string_view text);
 // Who the visitor is. X-Forwarded-For counts only as far as it was written by trusted proxies: from its end,
 // the first address that is not one of them.
 std::string visitor_address(std::string_view peer, std::string_view forwarded_for,
-                           const std::vector<Network>& trusted);
+                            const std::vector<Network>& trusted);
 
 } // namespace shortener

@@ -18,13 +18,13 @@ namespace shortener {
 
 // What the database said about codes, bounded in bytes, shared by all threads.
 //
-// A notification names a link by its tag, code_tag(database key, workspace, code); the tag is therefore also the
-// hash, mixed with a seed of this process so that nobody can choose codes that meet in a bucket. Workspace and
-// code are compared on every look-up.
+// A notification names a link by its tag, code_tag(database key, workspace, code); the tag is therefore also
+// the hash, mixed with a seed of this process so that nobody can choose codes that meet in a bucket.
+// Workspace and code are compared on every look-up.
 //
-// Answers of "no such code" live in a part of their own, an eighth of the whole, so that a scan of random codes
-// pushes out nothing but its own traces. Each part is a ring with a second chance: what was asked for since the
-// hand last passed stays.
+// Answers of "no such code" live in a part of their own, an eighth of the whole, so that a scan of random
+// codes pushes out nothing but its own traces. Each part is a ring with a second chance: what was asked for
+// since the hand last passed stays.
 //
 // A notification that overtakes the answer to a query under way must win: `now_serving()` is taken before a
 // query is sent, see Asked.
@@ -56,11 +56,13 @@ class Cache {
     Ticket now_serving() const noexcept { return sequence_.load(std::memory_order_acquire); }
 
     // Fills `resolution` and says whether there was a fresh entry.
-    bool find(std::int64_t workspace_id, std::string_view code, Clock::time_point now, Resolution& resolution);
+    bool find(std::int64_t workspace_id, std::string_view code, Clock::time_point now,
+              Resolution& resolution);
 
-    // Keeps an answer that the database allows to keep for `seconds`. A link that expires before that stays, as
-    // gone, for another hour: a revival is notified.
-    void store(std::string_view code, const Resolution& resolution, std::chrono::seconds seconds, const Asked& asked);
+    // Keeps an answer that the database allows to keep for `seconds`. A link that expires before that stays,
+    // as gone, for another hour: a revival is notified.
+    void store(std::string_view code, const Resolution& resolution, std::chrono::seconds seconds,
+               const Asked& asked);
 
     void invalidate(std::uint64_t tag, Clock::time_point now);
     void flush(Clock::time_point now);

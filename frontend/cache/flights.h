@@ -13,8 +13,8 @@
 
 namespace shortener {
 
-// Questions under way, shared by all threads: whoever asks first asks the database, whoever comes meanwhile waits for
-// the same answer. A visit has a `flight()`, the text that is the same for those who ask the same.
+// Questions under way, shared by all threads: whoever asks first asks the database, whoever comes meanwhile
+// waits for the same answer. A visit has a `flight()`, the text that is the same for those who ask the same.
 template <typename Visit> class Flights {
   public:
     using Visits = std::vector<std::shared_ptr<Visit>>;

@@ -39,7 +39,8 @@ void WorkspaceCache::store_workspace(std::string_view host, std::int64_t workspa
     }
 }
 
-std::shared_ptr<const PageTexts> WorkspaceCache::texts(std::int64_t workspace_id, Clock::time_point now) const {
+std::shared_ptr<const PageTexts> WorkspaceCache::texts(std::int64_t workspace_id,
+                                                       Clock::time_point now) const {
     const std::lock_guard lock(mutex_);
     const auto found = texts_.find(workspace_id);
     if (found == texts_.end() || now >= found->second.fresh_until)

@@ -13,7 +13,8 @@
 
 namespace shortener {
 
-// Pauses between attempts: doubling up to two seconds, with a random part so that many frontends do not come at once.
+// Pauses between attempts: doubling up to two seconds, with a random part so that many frontends do not come
+// at once.
 class Backoff {
   public:
     explicit Backoff(boost::asio::io_context& context) : timer_(context) {}

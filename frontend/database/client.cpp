@@ -24,16 +24,17 @@ std::string statement_name() {
     return "shortenerd_" + std::to_string(std::uint64_t{random()} << 32 | random());
 }
 
-// Another try without the prepared statement may help, but not against these: 53 insufficient resources, 57 operator
-// intervention, a cancelled statement among them.
+// Another try without the prepared statement may help, but not against these: 53 insufficient resources, 57
+// operator intervention, a cancelled statement among them.
 bool may_be_the_plan(const PGresult* result) {
     return !sqlstate(result).starts_with("53") && !sqlstate(result).starts_with("57");
 }
 
 } // namespace
 
-DatabaseClient::DatabaseClient(asio::io_context& context, Settings settings, std::vector<StatementQueue*> queues,
-                               Counters& counters, std::function<void(bool)> changed)
+DatabaseClient::DatabaseClient(asio::io_context& context, Settings settings,
+                               std::vector<StatementQueue*> queues, Counters& counters,
+                               std::function<void(bool)> changed)
     : context_(context), settings_(std::move(settings)), queues_(std::move(queues)), counters_(counters),
       changed_(std::move(changed)), connection_(context, settings_.connection), backoff_(context) {
     for (StatementQueue* queue : queues_)
@@ -95,7 +96,8 @@ asio::awaitable<std::string> DatabaseClient::probe() {
     const Statement statement = first.probe();
     const Result result = co_await execute(statement, problem);
     if (result)
-        problem = PQresultStatus(result.get()) == PGRES_TUPLES_OK ? first.judge(result.get()) : explain(result.get());
+        problem = PQresultStatus(result.get()) == PGRES_TUPLES_OK ? first.judge(result.get())
+                                                                  : explain(result.get());
     co_return problem.empty() ? problem : std::string("cannot ") + settings_.purpose + ": " + problem;
 }
 
@@ -160,22 +162,24 @@ asio::awaitable<bool> DatabaseClient::exchange(StatementQueue& queue) {
     co_return false;
 }
 
-// A pooler may have no prepared statements, and an update of the extension may spoil one: then never again on this
-// connection.
+// A pooler may have no prepared statements, and an update of the extension may spoil one: then never again on
+// this connection.
 asio::awaitable<Result> DatabaseClient::execute(const Statement& statement, std::string& error) {
     if (statement.prepared) {
         const auto [place, first] = prepared_.try_emplace(statement.sql);
         std::string& name = place->second;
         if (first) {
             name = statement_name();
-            const Result result = co_await connection_.prepare(name, statement.sql, settings_.patience, error);
+            const Result result =
+                co_await connection_.prepare(name, statement.sql, settings_.patience, error);
             if (!result || PQresultStatus(result.get()) != PGRES_COMMAND_OK)
                 name.clear();
             if (!result)
                 co_return Result();
         }
         if (!name.empty()) {
-            Result result = co_await connection_.query_prepared(name, statement.parameters, settings_.patience, error);
+            Result result =
+                co_await connection_.query_prepared(name, statement.parameters, settings_.patience, error);
             if (!result || PQresultStatus(result.get()) == PGRES_TUPLES_OK || !may_be_the_plan(result.get()))
                 co_return result;
             name.clear();

@@ -18,9 +18,9 @@
 
 namespace shortener {
 
-// Keeps one connection to the database and sends on it what its queues have, one statement at a time. A statement that
-// takes too long is cancelled; the connection is kept as long as it lives, so that a database that is locked or slow
-// has never more than this one to bear.
+// Keeps one connection to the database and sends on it what its queues have, one statement at a time. A
+// statement that takes too long is cancelled; the connection is kept as long as it lives, so that a database
+// that is locked or slow has never more than this one to bear.
 class DatabaseClient {
   public:
     struct Settings {

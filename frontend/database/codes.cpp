@@ -11,15 +11,18 @@ namespace {
 
 enum Column { http_status, location, cache_seconds, link_id, workspace_id, milliseconds_left, in_recovery };
 
-// The time left is computed there, so that the clocks of the two machines need not agree. OFFSET 0 hides the arrays
-// from the planner: it would plan anew for short ones, which takes longer than the look-ups.
+// The time left is computed there, so that the clocks of the two machines need not agree. OFFSET 0 hides the
+// arrays from the planner: it would plan anew for short ones, which takes longer than the look-ups.
 constexpr const char* resolve_sql =
     "SELECT r.http_status, r.location, r.cache_seconds, r.link_id, r.workspace_id,"
-    " pg_catalog.ceil(extract(epoch FROM r.expires_at - pg_catalog.clock_timestamp()) * 1000)::bigint, q.in_recovery"
-    " FROM (SELECT $1::text[] AS codes, $2::text[] AS hosts, pg_catalog.pg_is_in_recovery() AS in_recovery OFFSET 0) q,"
+    " pg_catalog.ceil(extract(epoch FROM r.expires_at - pg_catalog.clock_timestamp()) * 1000)::bigint, "
+    "q.in_recovery"
+    " FROM (SELECT $1::text[] AS codes, $2::text[] AS hosts, pg_catalog.pg_is_in_recovery() AS in_recovery "
+    "OFFSET 0) q,"
     " LATERAL shortener.resolve_many(q.codes, q.hosts) r";
 
-// A link with so much left does not expire while this process runs; three centuries would not fit into a time_point.
+// A link with so much left does not expire while this process runs; three centuries would not fit into a
+// time_point.
 constexpr std::chrono::milliseconds forever = std::chrono::hours(24 * 365 * 100);
 
 void append_element(std::string& array, std::string_view element) {
@@ -30,9 +33,11 @@ void append_element(std::string& array, std::string_view element) {
         array.append("\"").append(element).append("\"");
 }
 
-// What may stand in a Location field. The database stores nothing else; if it did, it must not become a header.
+// What may stand in a Location field. The database stores nothing else; if it did, it must not become a
+// header.
 bool is_location(std::string_view text) {
-    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+    return !text.empty() &&
+           std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
 }
 
 } // namespace

@@ -29,7 +29,8 @@ class CodeQueue final : public QuestionQueue<CodeAnswer> {
     // `default_workspace` is the one that was asked for, empty for the database's own.
     CodeQueue(boost::asio::io_context& context, std::chrono::milliseconds timeout, Counters& counters,
               DatabaseStatus& status, std::string default_workspace)
-        : QuestionQueue(context, timeout, counters), status_(status), default_workspace_(std::move(default_workspace)) {}
+        : QuestionQueue(context, timeout, counters), status_(status),
+          default_workspace_(std::move(default_workspace)) {}
 
     Statement probe() const override;
     std::string judge(const PGresult* result) override;

@@ -46,7 +46,8 @@ PGconn* connect_blocking(const ConnectionSettings& settings) {
     add("keepalives_idle", "10");
     add("keepalives_interval", "5");
     add("keepalives_count", "3");
-    // A host that is gone, told from a database that is slow: the kernel of a slow one acknowledges what we send.
+    // A host that is gone, told from a database that is slow: the kernel of a slow one acknowledges what we
+    // send.
     add("tcp_user_timeout", "5000");
     if (settings.session_attributes)
         add("target_session_attrs", settings.session_attributes);
@@ -176,7 +177,8 @@ asio::awaitable<std::string> Connection::connect() {
         co_return error.empty() ? "connection failed" : error;
     }
     // Notices would go to standard error as they are.
-    PQsetNoticeReceiver(connection_, [](void*, const PGresult*) {}, nullptr);
+    PQsetNoticeReceiver(
+        connection_, [](void*, const PGresult*) {}, nullptr);
     socket_.emplace(context_, PQsocket(connection_));
     co_return std::string();
 }
@@ -190,7 +192,8 @@ void Connection::watch(asio::posix::stream_descriptor::wait_type type, bool& arm
     if (armed)
         return;
     armed = true;
-    socket_->async_wait(type, [this, &armed, &ready, generation = std::weak_ptr<int>(generation_)](boost::system::error_code) {
+    socket_->async_wait(type, [this, &armed, &ready,
+                               generation = std::weak_ptr<int>(generation_)](boost::system::error_code) {
         if (generation.expired())
             return;
         armed = false;
@@ -215,24 +218,24 @@ asio::awaitable<bool> Connection::wait(Clock::time_point deadline) {
     co_return true;
 }
 
-asio::awaitable<Result> Connection::query(const char* sql, const Parameters& parameters, std::chrono::milliseconds patience,
-                                          std::string& error) {
+asio::awaitable<Result> Connection::query(const char* sql, const Parameters& parameters,
+                                          std::chrono::milliseconds patience, std::string& error) {
     const auto values = pointers(parameters);
-    const int sent = PQsendQueryParams(connection_, sql, static_cast<int>(values.size()), nullptr, values.data(), nullptr,
-                                       nullptr, 0);
+    const int sent = PQsendQueryParams(connection_, sql, static_cast<int>(values.size()), nullptr,
+                                       values.data(), nullptr, nullptr, 0);
     return receive(sent, patience, Late::cancel, error);
 }
 
-asio::awaitable<Result> Connection::prepare(const std::string& name, const char* sql, std::chrono::milliseconds patience,
-                                            std::string& error) {
+asio::awaitable<Result> Connection::prepare(const std::string& name, const char* sql,
+                                            std::chrono::milliseconds patience, std::string& error) {
     return receive(PQsendPrepare(connection_, name.c_str(), sql, 0, nullptr), patience, Late::cancel, error);
 }
 
 asio::awaitable<Result> Connection::query_prepared(const std::string& name, const Parameters& parameters,
                                                    std::chrono::milliseconds patience, std::string& error) {
     const auto values = pointers(parameters);
-    const int sent = PQsendQueryPrepared(connection_, name.c_str(), static_cast<int>(values.size()), values.data(), nullptr,
-                                         nullptr, 0);
+    const int sent = PQsendQueryPrepared(connection_, name.c_str(), static_cast<int>(values.size()),
+                                         values.data(), nullptr, nullptr, 0);
     return receive(sent, patience, Late::cancel, error);
 }
 
@@ -243,7 +246,8 @@ asio::awaitable<bool> Connection::answers(std::chrono::milliseconds patience) {
 }
 
 // The result of what libpq was just given to send, if it took it; without a connection it takes nothing.
-asio::awaitable<Result> Connection::receive(int sent, std::chrono::milliseconds patience, Late late, std::string& error) {
+asio::awaitable<Result> Connection::receive(int sent, std::chrono::milliseconds patience, Late late,
+                                            std::string& error) {
     if (!connection_) {
         error = "there is no connection to the database";
         co_return Result();
@@ -273,7 +277,8 @@ asio::awaitable<Result> Connection::receive(int sent, std::chrono::milliseconds 
 }
 
 // Sends all, and waits until the next result can be taken without waiting.
-asio::awaitable<bool> Connection::wait_for_result(Clock::time_point& deadline, Late& late, std::string& error) {
+asio::awaitable<bool> Connection::wait_for_result(Clock::time_point& deadline, Late& late,
+                                                  std::string& error) {
     for (;;) {
         const int unsent = PQflush(connection_);
         if (unsent < 0)

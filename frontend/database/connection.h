@@ -37,8 +37,8 @@ using Parameters = std::vector<std::optional<std::string>>;
 // One libpq connection on an event loop, used by one coroutine at a time.
 //
 // Connecting happens in a thread of its own: looking up names blocks, and only the blocking call gives each
-// of several hosts its own time-out; so does cancelling, for which libpq has only a blocking call before version 17.
-// Everything else is non-blocking, each wait with a deadline.
+// of several hosts its own time-out; so does cancelling, for which libpq has only a blocking call before
+// version 17. Everything else is non-blocking, each wait with a deadline.
 class Connection {
   public:
     Connection(boost::asio::io_context& context, ConnectionSettings settings);
@@ -50,14 +50,14 @@ class Connection {
     bool is_open() const noexcept { return connection_ != nullptr; }
     void close() noexcept;
 
-    // Runs one statement. After `patience` it is cancelled on the server, which then answers with an error; a server that
-    // does not answer that either is given up at last. Null, and the connection closed, if it broke or was given up;
-    // `error` says why. Otherwise the result may be an error of the statement.
-    boost::asio::awaitable<Result> query(const char* sql, const Parameters& parameters, std::chrono::milliseconds patience,
-                                         std::string& error);
+    // Runs one statement. After `patience` it is cancelled on the server, which then answers with an error; a
+    // server that does not answer that either is given up at last. Null, and the connection closed, if it
+    // broke or was given up; `error` says why. Otherwise the result may be an error of the statement.
+    boost::asio::awaitable<Result> query(const char* sql, const Parameters& parameters,
+                                         std::chrono::milliseconds patience, std::string& error);
     // The same in two steps: the statement is planned when it has a name, and later runs under it.
-    boost::asio::awaitable<Result> prepare(const std::string& name, const char* sql, std::chrono::milliseconds patience,
-                                           std::string& error);
+    boost::asio::awaitable<Result> prepare(const std::string& name, const char* sql,
+                                           std::chrono::milliseconds patience, std::string& error);
     boost::asio::awaitable<Result> query_prepared(const std::string& name, const Parameters& parameters,
                                                   std::chrono::milliseconds patience, std::string& error);
     // Whether the server answers in time; the connection is closed if not.
@@ -79,7 +79,8 @@ class Connection {
 
     enum class Late { cancel, close }; // what to do about a statement that takes too long
 
-    boost::asio::awaitable<Result> receive(int sent, std::chrono::milliseconds patience, Late late, std::string& error);
+    boost::asio::awaitable<Result> receive(int sent, std::chrono::milliseconds patience, Late late,
+                                           std::string& error);
     boost::asio::awaitable<bool> wait_for_result(Clock::time_point& deadline, Late& late, std::string& error);
     void cancel() noexcept;
     void watch(boost::asio::posix::stream_descriptor::wait_type type, bool& armed, bool& ready);
@@ -92,8 +93,8 @@ class Connection {
     std::shared_ptr<int> generation_ = std::make_shared<int>(0);
     std::optional<boost::asio::posix::stream_descriptor> socket_;
     boost::asio::steady_timer event_;
-    // For an answer to a cancelled statement. A backend that does not answer may live on after its connection is given
-    // up, and so may its successor: longer each time.
+    // For an answer to a cancelled statement. A backend that does not answer may live on after its connection
+    // is given up, and so may its successor: longer each time.
     std::chrono::seconds last_patience_;
     bool busy_ = false; // a statement is under way
     bool readable_ = false, reading_ = false, writable_ = false, writing_ = false, woken_ = false;

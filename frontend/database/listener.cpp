@@ -6,9 +6,9 @@
 
 #include <boost/asio/co_spawn.hpp>
 
+#include "core/notification.h"
 #include "database/backoff.h"
 #include "database/result.h"
-#include "core/notification.h"
 #include "log.h"
 
 namespace shortener {
@@ -40,8 +40,8 @@ std::optional<SipKey> read_key(const PGresult* result) {
 
 } // namespace
 
-Listener::Listener(asio::io_context& context, ConnectionSettings settings, Cache& cache, WorkspaceCache& workspaces,
-                   DatabaseStatus& status, SharedCounters& counters)
+Listener::Listener(asio::io_context& context, ConnectionSettings settings, Cache& cache,
+                   WorkspaceCache& workspaces, DatabaseStatus& status, SharedCounters& counters)
     : context_(context), connection_(context, std::move(settings)), cache_(cache), workspaces_(workspaces),
       status_(status), counters_(counters) {}
 
@@ -73,7 +73,8 @@ asio::awaitable<std::string> Listener::begin() {
     const Result listening = co_await connection_.query("LISTEN shortener", {}, patience, error);
     if (!listening || PQresultStatus(listening.get()) != PGRES_COMMAND_OK)
         co_return listening ? explain(listening.get()) : error;
-    const Result result = co_await connection_.query("SELECT shortener.notification_key()", {}, patience, error);
+    const Result result =
+        co_await connection_.query("SELECT shortener.notification_key()", {}, patience, error);
     const auto key = result ? read_key(result.get()) : std::nullopt;
     if (!key)
         co_return result ? "cannot read the notification key: " + explain(result.get()) : error;
@@ -130,7 +131,8 @@ asio::awaitable<void> Listener::listen() {
             next = Clock::now() + heartbeat;
             continue;
         }
-        const bool open = co_await connection_.wait(counters_.listening ? next : std::min(next, now + flush_interval));
+        const bool open =
+            co_await connection_.wait(counters_.listening ? next : std::min(next, now + flush_interval));
         if (!open)
             co_return;
     }

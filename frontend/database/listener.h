@@ -12,13 +12,13 @@
 
 namespace shortener {
 
-// Listens for changed links and takes them out of the cache. While the connection is lost, entries live on for as long
-// as they were allowed to. When it is back, nobody knows what was missed, and everything is forgotten as soon as codes
-// can be resolved again.
+// Listens for changed links and takes them out of the cache. While the connection is lost, entries live on
+// for as long as they were allowed to. When it is back, nobody knows what was missed, and everything is
+// forgotten as soon as codes can be resolved again.
 class Listener {
   public:
-    Listener(boost::asio::io_context& context, ConnectionSettings settings, Cache& cache, WorkspaceCache& workspaces,
-             DatabaseStatus& status, SharedCounters& counters);
+    Listener(boost::asio::io_context& context, ConnectionSettings settings, Cache& cache,
+             WorkspaceCache& workspaces, DatabaseStatus& status, SharedCounters& counters);
 
     void start();
 

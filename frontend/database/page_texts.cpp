@@ -28,7 +28,8 @@ Statement TextsQueue::statement(const std::vector<Asked>& batch) const {
 }
 
 std::optional<TextsAnswer> TextsQueue::read(const PGresult* result, int row, Clock::time_point) {
-    return TextsAnswer{{optional_text(result, row, 0), optional_text(result, row, 1)}, boolean_at(result, row, 2)};
+    return TextsAnswer{{optional_text(result, row, 0), optional_text(result, row, 1)},
+                       boolean_at(result, row, 2)};
 }
 
 } // namespace shortener

@@ -32,8 +32,8 @@ template <typename Answer> class Question {
     bool told_ = false, tried_ = false;
 };
 
-// Questions that are answered by a row each, up to 512 by one statement. The time-out is the visitor's, not the
-// statement's: an answer that comes later is kept for the next visitor.
+// Questions that are answered by a row each, up to 512 by one statement. The time-out is the visitor's, not
+// the statement's: an answer that comes later is kept for the next visitor.
 template <typename Answer> class QuestionQueue : public StatementQueue {
   public:
     using Asked = std::shared_ptr<Question<Answer>>;
@@ -85,7 +85,8 @@ template <typename Answer> class QuestionQueue : public StatementQueue {
         return true;
     }
 
-    // A lost connection or a cancelled statement says nothing about these questions; but one of them may be the reason.
+    // A lost connection or a cancelled statement says nothing about these questions; but one of them may be
+    // the reason.
     void failed(std::string_view) override {
         Counters::add(counters_.database_errors);
         std::vector<Asked> batch = std::exchange(under_way_, {});

@@ -16,8 +16,9 @@ struct Statement {
     bool prepared = false; // worth being planned once; the same pointer is the same statement
 };
 
-// What there is to send on a connection of a DatabaseClient. It gathers while the connection is busy and leaves together
-// in the next statement; of each queue one statement is under way at most. Used on the loop of its client only.
+// What there is to send on a connection of a DatabaseClient. It gathers while the connection is busy and
+// leaves together in the next statement; of each queue one statement is under way at most. Used on the loop
+// of its client only.
 class StatementQueue {
   public:
     virtual ~StatementQueue() = default;
@@ -33,8 +34,8 @@ class StatementQueue {
     // Nobody should wait for the database, or may again.
     virtual void set_away(bool) {}
 
-    // Of the first queue of a client: a statement whose rows show whether the others will work, and what is wrong
-    // with them; empty: nothing.
+    // Of the first queue of a client: a statement whose rows show whether the others will work, and what is
+    // wrong with them; empty: nothing.
     virtual Statement probe() const { return {"SELECT", {}}; }
     virtual std::string judge(const PGresult*) { return {}; }
 

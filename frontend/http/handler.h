@@ -18,14 +18,14 @@ class PendingRequest {
     virtual void start(Done done) = 0;
 };
 
-// What stands between a transport and the program: one handler per event loop, called on that loop, or under a lock
-// while that loop does not call it.
+// What stands between a transport and the program: one handler per event loop, called on that loop, or under
+// a lock while that loop does not call it.
 class Handler {
   public:
     virtual ~Handler() = default;
 
-    // Fills in the answer and returns null if it is known at once. Else the transport starts what is returned, which needs
-    // the request no longer.
+    // Fills in the answer and returns null if it is known at once. Else the transport starts what is
+    // returned, which needs the request no longer.
     virtual std::shared_ptr<PendingRequest> answer(const Request& request, Response& response) = 0;
     // Called several times a second.
     virtual void tick(Clock::time_point) {}

@@ -146,31 +146,31 @@ class Transport::Implementation {
   private:
     void accept(tcp::acceptor& acceptor) {
         Worker& worker = *workers_[next_++ % workers_.size()];
-        acceptor.async_accept(
-            worker.context, [this, &acceptor, &worker](error_code error, tcp::socket socket) {
-                if (!acceptor.is_open())
-                    return;
-                if (error) {
-                    // Out of descriptors, most likely: trying at once would spin.
-                    const auto pause =
-                        std::make_shared<asio::steady_timer>(context_, std::chrono::milliseconds(100));
-                    pause->async_wait([this, &acceptor, pause](error_code) {
-                        if (acceptor.is_open())
-                            accept(acceptor);
-                    });
-                    return;
-                }
-                if (connections_.fetch_add(1) >= settings_.max_connections) {
-                    connections_--;
-                    asio::post(worker.context,
-                               [&worker, socket = std::move(socket)] { worker.handler().connection_refused(); });
-                } else {
-                    asio::post(worker.context, [&worker, socket = std::move(socket)]() mutable {
-                        worker.adopt(std::move(socket));
-                    });
-                }
-                accept(acceptor);
-            });
+        acceptor.async_accept(worker.context, [this, &acceptor, &worker](error_code error,
+                                                                         tcp::socket socket) {
+            if (!acceptor.is_open())
+                return;
+            if (error) {
+                // Out of descriptors, most likely: trying at once would spin.
+                const auto pause =
+                    std::make_shared<asio::steady_timer>(context_, std::chrono::milliseconds(100));
+                pause->async_wait([this, &acceptor, pause](error_code) {
+                    if (acceptor.is_open())
+                        accept(acceptor);
+                });
+                return;
+            }
+            if (connections_.fetch_add(1) >= settings_.max_connections) {
+                connections_--;
+                asio::post(worker.context,
+                           [&worker, socket = std::move(socket)] { worker.handler().connection_refused(); });
+            } else {
+                asio::post(worker.context, [&worker, socket = std::move(socket)]() mutable {
+                    worker.adopt(std::move(socket));
+                });
+            }
+            accept(acceptor);
+        });
     }
 
     const TransportSettings settings_;

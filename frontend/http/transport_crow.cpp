@@ -191,7 +191,8 @@ class Transport::Implementation {
             if (asked.headers.count("X-Forwarded-For") == 1)
                 request.forwarded_for = field(asked, "X-Forwarded-For");
             request.peer = asked.remote_ip_address;
-            request.prefetch = is_prefetch(field(asked, "Sec-Purpose")) || is_prefetch(field(asked, "Purpose"));
+            request.prefetch =
+                is_prefetch(field(asked, "Sec-Purpose")) || is_prefetch(field(asked, "Purpose"));
             under_way_++;
             response = loop_of_this_thread().answer(request);
             under_way_--;

@@ -42,15 +42,16 @@ SHORTENER_FUNCTION(throw_bad_alloc) {
 SHORTENER_FUNCTION(postgres_error) {
     Owner owner;
     shortener::call_pg([] {
-        ereport(ERROR, (errcode(ERRCODE_DIVISION_BY_ZERO), errmsg("raised on purpose"), errdetail("the detail"),
-                        errhint("the hint")));
+        ereport(ERROR, (errcode(ERRCODE_DIVISION_BY_ZERO), errmsg("raised on purpose"),
+                        errdetail("the detail"), errhint("the hint")));
     });
     PG_RETURN_NULL();
 }
 
 // An exception out of frames that had pushed an error context and an exception stack of their own.
 SHORTENER_FUNCTION(throw_over_stacks) {
-    ErrorContextCallback callback{error_context_stack, [](void*) { errcontext("a frame that is gone"); }, nullptr};
+    ErrorContextCallback callback{error_context_stack, [](void*) { errcontext("a frame that is gone"); },
+                                  nullptr};
     error_context_stack = &callback;
     sigjmp_buf gone;
     PG_exception_stack = &gone;

@@ -1,5 +1,6 @@
-// Reads one URL a line, its UTF-8 in hexadecimal, and prints its href, or its refusal as "!" and a number; and behind a
-// tab with which version of Unicode its newest character came, 999 for one that ICU does not know.
+// Reads one URL a line, its UTF-8 in hexadecimal, and prints its href, or its refusal as "!" and a number;
+// and behind a tab with which version of Unicode its newest character came, 999 for one that ICU does not
+// know.
 
 #include <algorithm>
 #include <iostream>

@@ -219,11 +219,13 @@ TEST(WorkspaceCache, KeepsNothingForAWhileAfterAFlushIfAStandbyAnswers) {
     const Clock::time_point now = Clock::now();
     workspaces.flush(now);
     workspaces.store_workspace("a", 1, {workspaces.now_serving(), now + std::chrono::milliseconds(999), 1s});
-    workspaces.store_texts(1, {"nothing", "gone"}, {workspaces.now_serving(), now + std::chrono::milliseconds(999), 1s});
+    workspaces.store_texts(1, {"nothing", "gone"},
+                           {workspaces.now_serving(), now + std::chrono::milliseconds(999), 1s});
     EXPECT_FALSE(workspaces.workspace("a", now + std::chrono::milliseconds(999)));
     EXPECT_FALSE(workspaces.texts(1, now + std::chrono::milliseconds(999)));
     workspaces.store_workspace("a", 1, {workspaces.now_serving(), now + std::chrono::seconds(1), 1s});
-    workspaces.store_texts(1, {"nothing", "gone"}, {workspaces.now_serving(), now + std::chrono::seconds(1), 1s});
+    workspaces.store_texts(1, {"nothing", "gone"},
+                           {workspaces.now_serving(), now + std::chrono::seconds(1), 1s});
     EXPECT_EQ(workspaces.workspace("a", now + std::chrono::seconds(1)), 1);
     EXPECT_TRUE(workspaces.texts(1, now + std::chrono::seconds(1)));
 }
@@ -260,11 +262,14 @@ TEST(Flights, OnlyTheFirstAsks) {
 }
 
 TEST(Notification, IsReadAsItIsWritten) {
-    for (const std::uint64_t tag : {std::uint64_t{0}, std::uint64_t{255}, ~std::uint64_t{0}, std::uint64_t{0x0123456789abcdef}}) {
+    for (const std::uint64_t tag :
+         {std::uint64_t{0}, std::uint64_t{255}, ~std::uint64_t{0}, std::uint64_t{0x0123456789abcdef}}) {
         char digits[notification_tag_length];
         write_notification_tag(tag, digits);
         std::vector<std::uint64_t> seen;
-        read_notification(std::string_view(digits, sizeof digits), [&](std::uint64_t value) { seen.push_back(value); }, [] { FAIL(); });
+        read_notification(
+            std::string_view(digits, sizeof digits), [&](std::uint64_t value) { seen.push_back(value); },
+            [] { FAIL(); });
         EXPECT_EQ(seen, std::vector<std::uint64_t>{tag});
     }
 }
@@ -272,7 +277,8 @@ TEST(Notification, IsReadAsItIsWritten) {
 TEST(Notification, NamesTagsOrMeansEverything) {
     const auto read = [](std::string_view payload) {
         std::string seen;
-        read_notification(payload, [&](std::uint64_t tag) { seen += std::to_string(tag) + " "; }, [&] { seen += "flush"; });
+        read_notification(
+            payload, [&](std::uint64_t tag) { seen += std::to_string(tag) + " "; }, [&] { seen += "flush"; });
         return seen;
     };
     EXPECT_EQ(read("0000000000000001"), "1 ");

@@ -36,7 +36,8 @@ Request with(Method method, std::string_view accept = "text/html") {
 
 std::map<std::string, std::string> fields(const Response& response) {
     std::map<std::string, std::string> all;
-    for_each_field(response, [&](std::string_view name, std::string_view value) { all[std::string(name)] = value; });
+    for_each_field(response,
+                   [&](std::string_view name, std::string_view value) { all[std::string(name)] = value; });
     return all;
 }
 
@@ -55,13 +56,17 @@ TEST(Respond, SendsTemporaryRedirectsThatNobodyKeeps) {
 TEST(Respond, LetsPermanentRedirectsBeKeptUntilTheyExpire) {
     for (const int status : {301, 308}) {
         Resolution resolution = link(status);
-        EXPECT_EQ(fields(respond(with(Method::get), resolution, nullptr, now)).at("Cache-Control"), "public, max-age=300");
+        EXPECT_EQ(fields(respond(with(Method::get), resolution, nullptr, now)).at("Cache-Control"),
+                  "public, max-age=300");
         resolution.expires = now + 42s + 900ms;
-        EXPECT_EQ(fields(respond(with(Method::get), resolution, nullptr, now)).at("Cache-Control"), "public, max-age=42");
+        EXPECT_EQ(fields(respond(with(Method::get), resolution, nullptr, now)).at("Cache-Control"),
+                  "public, max-age=42");
         resolution.expires = now + 1h;
-        EXPECT_EQ(fields(respond(with(Method::get), resolution, nullptr, now)).at("Cache-Control"), "public, max-age=300");
+        EXPECT_EQ(fields(respond(with(Method::get), resolution, nullptr, now)).at("Cache-Control"),
+                  "public, max-age=300");
         resolution.expires = now + 1ms;
-        EXPECT_EQ(fields(respond(with(Method::get), resolution, nullptr, now)).at("Cache-Control"), "public, max-age=0");
+        EXPECT_EQ(fields(respond(with(Method::get), resolution, nullptr, now)).at("Cache-Control"),
+                  "public, max-age=0");
     }
 }
 
@@ -105,21 +110,28 @@ TEST(Respond, GivesAPageOrALineOfJson) {
 
         const Response line = respond(with(Method::get, "application/json"), nothing(status), nullptr, now);
         EXPECT_EQ(line.content_type, "application/json");
-        EXPECT_EQ(line.body, status == 404 ? "{\"status\":404,\"error\":\"not_found\"}\n" : "{\"status\":410,\"error\":\"gone\"}\n");
+        EXPECT_EQ(line.body, status == 404 ? "{\"status\":404,\"error\":\"not_found\"}\n"
+                                           : "{\"status\":410,\"error\":\"gone\"}\n");
     }
     const char* browser = "text/html,application/xhtml+xml,application/json;q=0.5";
-    EXPECT_EQ(respond(with(Method::get, browser), nothing(404), nullptr, now).content_type, "text/html; charset=utf-8");
-    EXPECT_EQ(respond(with(Method::get, ""), nothing(404), nullptr, now).content_type, "text/html; charset=utf-8");
+    EXPECT_EQ(respond(with(Method::get, browser), nothing(404), nullptr, now).content_type,
+              "text/html; charset=utf-8");
+    EXPECT_EQ(respond(with(Method::get, ""), nothing(404), nullptr, now).content_type,
+              "text/html; charset=utf-8");
 }
 
 std::string between(const std::string& text, const std::string& begin, const std::string& end) {
     const std::size_t from = text.find(begin), to = text.find(end, from);
-    return from == std::string::npos || to == std::string::npos ? "" : text.substr(from + begin.size(), to - from - begin.size());
+    return from == std::string::npos || to == std::string::npos
+               ? ""
+               : text.substr(from + begin.size(), to - from - begin.size());
 }
 
 TEST(Respond, AllowsItsOwnStyleSheetAndNoOther) {
-    for (const Response& page : {respond(with(Method::get), nothing(404), nullptr, now), respond(with(Method::get), nothing(410), nullptr, now),
-                                 respond(with(Method::other), link(302), nullptr, now), respond_unavailable(with(Method::get))}) {
+    for (const Response& page :
+         {respond(with(Method::get), nothing(404), nullptr, now),
+          respond(with(Method::get), nothing(410), nullptr, now),
+          respond(with(Method::other), link(302), nullptr, now), respond_unavailable(with(Method::get))}) {
         const std::string style = between(page.body, "<style>", "</style>");
         ASSERT_NE(style, "");
         unsigned char digest[SHA256_DIGEST_LENGTH];
@@ -136,9 +148,11 @@ TEST(Respond, ShowsAWorkspacesTextAsText) {
     texts.not_found = "Ask <b>us</b> & \"them\"";
     const Response response = respond(with(Method::get), nothing(404), &texts, now);
     // In the direction of its own script, whatever the language of the rest.
-    EXPECT_NE(response.body.find("<p dir=\"auto\">Ask &lt;b&gt;us&lt;/b&gt; &amp; &quot;them&quot;</p>"), std::string::npos);
+    EXPECT_NE(response.body.find("<p dir=\"auto\">Ask &lt;b&gt;us&lt;/b&gt; &amp; &quot;them&quot;</p>"),
+              std::string::npos);
     EXPECT_EQ(response.body.find("check the address"), std::string::npos);
-    EXPECT_NE(respond(with(Method::get), nothing(410), &texts, now).body.find("has expired"), std::string::npos);
+    EXPECT_NE(respond(with(Method::get), nothing(410), &texts, now).body.find("has expired"),
+              std::string::npos);
 }
 
 TEST(Respond, SaysWhenToComeBack) {
@@ -159,9 +173,11 @@ TEST(Respond, AnswersLocally) {
 
 TEST(Respond, WritesBytes) {
     std::string bytes;
-    append_response(respond(with(Method::get), link(302), nullptr, now), {false, true, false, "today"}, bytes);
-    EXPECT_EQ(bytes, "HTTP/1.1 302 Found\r\nDate: today\r\nLocation: https://example.com/?a=1\r\n"
-                     "Cache-Control: private, no-store\r\nX-Robots-Tag: noindex\r\nContent-Length: 0\r\n\r\n");
+    append_response(respond(with(Method::get), link(302), nullptr, now), {false, true, false, "today"},
+                    bytes);
+    EXPECT_EQ(bytes,
+              "HTTP/1.1 302 Found\r\nDate: today\r\nLocation: https://example.com/?a=1\r\n"
+              "Cache-Control: private, no-store\r\nX-Robots-Tag: noindex\r\nContent-Length: 0\r\n\r\n");
     bytes.clear();
     append_response(respond_robots(with(Method::head)), {true, false, false, "today"}, bytes);
     EXPECT_NE(bytes.find("Content-Length: 23\r\nConnection: close\r\n\r\n"), std::string::npos);

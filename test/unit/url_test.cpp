@@ -258,7 +258,8 @@ TEST(UrlHost, InternationalDomains) {
     std::string ligatures;
     for (int i = 0; i < 60; i++)
         ligatures += "\ufdfa"; // each is mapped to 18 characters
-    EXPECT_EQ(canonical("http://" + ligatures + "/"), "<idna_too_long>") << "a label too long only when mapped";
+    EXPECT_EQ(canonical("http://" + ligatures + "/"), "<idna_too_long>")
+        << "a label too long only when mapped";
 }
 
 TEST(UrlHost, Ipv4InAllForms) {
