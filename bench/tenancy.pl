@@ -1,4 +1,5 @@
-# Tenancy: what row-level security and authenticate() cost shorten, what the audit costs it, and whether the time of a wrong key tells where it differs.
+# What row-level security and authenticate() cost shorten, what the audit costs it, and whether the time of a wrong key tells
+# where it differs.
 use strict;
 use warnings;
 
@@ -21,7 +22,7 @@ for (my $first = 1; $first <= $known; $first += 10_000)
 }
 
 # Every run takes the next URLs.
-my $new = 4 * $rounds * $clients * $transactions;
+my $new = 6 * $rounds * $clients * $transactions;
 sql("CREATE UNLOGGED TABLE new AS SELECT n, rpad('https://new.example/' || n || '/', 100, 'x') AS url FROM generate_series(1, $new) n");
 sql("CREATE UNLOGGED TABLE known AS SELECT n, rpad('https://example.com/' || n || '/', 100, 'x') AS url FROM generate_series(1, $known) n");
 sql("ALTER TABLE $_ ADD PRIMARY KEY (n)"), sql("GRANT SELECT ON $_ TO bench_application"), sql("VACUUM ANALYZE $_") for 'new', 'known';
@@ -29,47 +30,58 @@ sql('VACUUM ANALYZE shortener.link');
 my $taken = 0;
 sub links { return sql('SELECT count(*) FROM shortener.link WHERE workspace_id = 2'); }
 
-# Transactions that shorten one URL: as the owner of the tables, or as a tenant with an API key.
+# Shortens the URL that a subselect gives: as the owner of the tables, or as a tenant whose API key authenticates each
+# transaction or the session.
 my %side = (
-	tenant => { role => 'bench_application', begin => "BEGIN;\nSELECT shortener.authenticate(:key);\n", workspace => '' },
-	owner => { role => 'postgres', begin => "BEGIN;\n", workspace => ", 'acme'" });
+	owner => [ 'postgres', '%s', ", 'acme'" ],
+	owner_block => [ 'postgres', "BEGIN;\n%s\nCOMMIT;", ", 'acme'" ],
+	tenant_block => [ 'bench_application', "BEGIN;\nSELECT shortener.authenticate(:key);\n%s\nCOMMIT;", '' ],
+	tenant_session => [ 'bench_application', "\\if :i <= 1\nSELECT shortener.authenticate(:key, true);\n\\endif\n%s", '' ]);
+sub script
+{
+	my ($side, $url) = @_;
+	return sprintf $side{$side}[1], "SELECT shortener.shorten(($url)$side{$side}[2]);";
+}
+sub run
+{
+	my ($side, $script, @pgbench) = @_;
+	local $ENV{PGUSER} = $side{$side}[0];
+	return pgbench("\\set i :i + 1\n$script", clients => $clients, protocol => 'prepared', define => [ "key=$key", 'i=0' ], @pgbench)->{tps};
+}
 sub shorten_known
 {
-	my ($name) = @_;
-	my $side = $side{$name};
-	local $ENV{PGUSER} = $side->{role};
-	return pgbench("\\set n random(1, $known)\n$side->{begin}SELECT shortener.shorten((SELECT url FROM known WHERE n = :n)$side->{workspace});\nCOMMIT;",
-		clients => $clients, protocol => 'prepared', seconds => $seconds, define => ["key=$key"])->{tps};
+	my ($side) = @_;
+	return sub { return run($side, "\\set n random(1, $known)\n" . script($side, 'SELECT url FROM known WHERE n = :n'), seconds => $seconds) };
 }
 sub shorten_new
 {
-	my ($name) = @_;
-	my $side = $side{$name};
-	my $count = $clients * $transactions;
-	my $before = links();
-	my $tps = do
-	{
-		local $ENV{PGUSER} = $side->{role};
-		pgbench("\\set i :i + 1\n\\set n $taken + :client_id * $transactions + :i\n$side->{begin}SELECT shortener.shorten((SELECT url FROM new WHERE n = :n)$side->{workspace});\nCOMMIT;",
-			clients => $clients, protocol => 'prepared', transactions => $transactions, define => [ "key=$key", 'i=0' ])->{tps};
+	my ($side) = @_;
+	return sub {
+		my ($before, $count) = (links(), $clients * $transactions);
+		my $tps = run($side, "\\set n $taken + :client_id * $transactions + :i\n" . script($side, 'SELECT url FROM new WHERE n = :n'), transactions => $transactions);
+		$taken += $count;
+		die 'not every URL has become a link of the tenant' if links() != $before + $count;
+		return $tps;
 	};
-	$taken += $count;
-	die 'not every URL has become a link of the tenant' if links() != $before + $count;
-	return $tps;
 }
-compare("authenticate and shorten of new URLs / without, $clients clients",
-	unit => '/s', goal => '>= 0.7', rounds => $rounds, ours => sub { shorten_new('tenant') }, reference => sub { shorten_new('owner') });
-compare("authenticate and shorten of known URLs / without, $clients clients",
-	unit => '/s', goal => '>= 0.7', rounds => $rounds, ours => sub { shorten_known('tenant') }, reference => sub { shorten_known('owner') });
+for my $unit ([ 'transaction', 'tenant_block', 'owner_block' ], [ 'session', 'tenant_session', 'owner' ])
+{
+	my ($authenticated, $ours, $reference) = @$unit;
+	compare("new URLs, authenticated by $authenticated / no tenants",
+		unit => '/s', goal => '>= 0.7', rounds => $rounds, ours => shorten_new($ours), reference => shorten_new($reference));
+	compare("known URLs, authenticated by $authenticated / no tenants",
+		unit => '/s', goal => '>= 0.7', rounds => $rounds, ours => shorten_known($ours), reference => shorten_known($reference));
+}
 die 'the tenant has made links that the owner has not' if links() != $known + $taken;
 
-compare("shorten of new URLs with the audit / without, $clients clients",
+my $without = shorten_new('owner');
+compare('new URLs with the audit / without',
 	unit => '/s', rounds => $rounds,
-	ours => sub { sql('SELECT shortener.enable_audit()'); my $tps = shorten_new('owner'); sql('SELECT shortener.disable_audit()'); return $tps },
-	reference => sub { shorten_new('owner') });
+	ours => sub { sql('SELECT shortener.enable_audit()'); my $tps = $without->(); sql('SELECT shortener.disable_audit()'); return $tps },
+	reference => $without);
 die 'entries are missing' if sql('SELECT count(*) FROM shortener.link_audit') != $rounds * $clients * $transactions;
 
-# Wrong keys, a thousand to a transaction, against one that shares nothing with any key.
+# Wrong keys, a thousand to a transaction, against one that is wrong in every place.
 sql(q{CREATE FUNCTION refused(key text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM shortener.authenticate(key);
@@ -88,11 +100,11 @@ my $time = sub {
 };
 my $unlike = 'sk_' . join '', map { $other->($_) } split //, substr($key, 3);
 my %wrong = (
-	'its first character' => $wrong_at->(3),
-	'the last one of its display prefix' => $wrong_at->(10),
-	'the one after it' => $wrong_at->(11),
-	'its last character' => $wrong_at->(length($key) - 1),
-	'its length' => substr($key, 0, -1));
-compare("time of a key that is wrong in $_ / in all", unit => 'us', goal => '<= 1.05', rounds => $rounds, ours => $time->($wrong{$_}), reference => $time->($unlike))
+	'first character' => $wrong_at->(3),
+	'end of its prefix' => $wrong_at->(10),
+	'after its prefix' => $wrong_at->(11),
+	'last character' => $wrong_at->(length($key) - 1),
+	'length' => substr($key, 0, -1));
+compare("refusing a key, $_ wrong / all wrong", unit => 'us', goal => '<= 1.05', rounds => $rounds, ours => $time->($wrong{$_}), reference => $time->($unlike))
   for sort keys %wrong;
 sql('DROP OWNED BY bench_application; DROP ROLE bench_application');
