@@ -99,7 +99,7 @@ compare("ms to answer a visitor (p99) among $flooders who pipeline and read noth
 	ours => sub { flooded($cached) }, reference => sub { flooded($nginx) });
 stop($nginx->{pid});
 
-my ($crow) = grep { defined && -x } $ENV{SHORTENERD_CROW}, '.build/frontend-crow/shortenerd';
+my ($crow) = grep { -x } $ENV{BENCH_CROW} // (), '.build/frontend-crow/shortenerd';
 if ($crow)
 {
 	my $other = shortenerd($crow, @on_first, 'env', 'SHORTENERD_THREADS=1', 'SHORTENERD_CLICKS=off');

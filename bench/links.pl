@@ -168,7 +168,7 @@ choose_known($different);
 sql('CREATE DATABASE bench_small');
 {
 	local $ENV{PGDATABASE} = 'bench_small';
-	sql('CREATE EXTENSION shortener CASCADE; CALL shortener.install()');
+	sql('SET client_min_messages = warning; CREATE EXTENSION shortener CASCADE; CALL shortener.install()');
 	fill(1, 100_000);
 	choose_known($different);
 }
