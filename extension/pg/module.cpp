@@ -1,4 +1,5 @@
 #include "pg/log_filter.h"
+#include "pg/plans.h"
 #include "pg/session.h"
 #include "pg/settings.h"
 
@@ -14,6 +15,7 @@ void _PG_init(void);
 
 void _PG_init(void) {
     shortener::filter_log();
+    shortener::plan_for_large_tables();
     shortener::define_session();
     shortener::define_settings();
 }

@@ -1,5 +1,6 @@
 #include "pg/plans.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/ascii.h"
@@ -9,6 +10,8 @@
 extern "C" {
 #include "access/xact.h"
 #include "lib/stringinfo.h"
+#include "nodes/pathnodes.h"
+#include "optimizer/plancat.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/plancache.h"
@@ -16,7 +19,38 @@ extern "C" {
 #include "utils/snapmgr.h"
 }
 
+namespace {
+
+// In an empty table every index that begins with the workspace is as good as any other.
+constexpr double assumed_rows = 1'000'000, assumed_rows_per_page = 50;
+
+bool is_planning = false;
+get_relation_info_hook_type next_hook = nullptr;
+
+void assume_many_rows(PlannerInfo* root, Oid relation, bool inherits, RelOptInfo* info) {
+    if (next_hook)
+        next_hook(root, relation, inherits, info);
+    if (!is_planning || info->tuples >= assumed_rows)
+        return;
+    const auto pages = static_cast<BlockNumber>(assumed_rows / assumed_rows_per_page);
+    info->tuples = assumed_rows;
+    info->pages = std::max(info->pages, pages);
+    ListCell* cell;
+    foreach (cell, info->indexlist) {
+        auto* const index = lfirst_node(IndexOptInfo, cell);
+        index->tuples = assumed_rows;
+        index->pages = std::max(index->pages, pages);
+    }
+}
+
+} // namespace
+
 namespace shortener {
+
+void plan_for_large_tables() {
+    next_hook = get_relation_info_hook;
+    get_relation_info_hook = assume_many_rows;
+}
 
 void Row::raise_null(int column) const {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -63,13 +97,19 @@ void KeptStatement::prepare() {
             fail(SPI_ERROR_ARGUMENT);
         plan_ = plan;
     }
-    // The settings hold for the planning alone, not for what triggers of the user's own do during the run.
+    // All of this holds for the planning alone, not for what triggers of the user's own do during the run.
     // Where there is no way around a sequential scan, enable_seqscan adds so much to its cost that it would
-    // be worth compiling.
+    // be worth compiling. Without statistics a key is thought to have several rows, worth a bitmap.
     const int nest_level = NewGUCNestLevel();
-    for (const char* setting : {"enable_seqscan", "jit"})
+    for (const char* setting : {"enable_seqscan", "enable_bitmapscan", "jit"})
         set_config_option(setting, "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-    CachedPlan* const planned = SPI_plan_get_cached_plan(plan_);
+    CachedPlan* volatile planned = nullptr;
+    is_planning = true;
+    PG_TRY();
+    { planned = SPI_plan_get_cached_plan(plan_); }
+    PG_FINALLY();
+    { is_planning = false; }
+    PG_END_TRY();
     AtEOXact_GUC(true, nest_level);
     if (planned)
         ReleaseCachedPlan(planned, CurrentResourceOwner);

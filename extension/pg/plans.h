@@ -5,8 +5,8 @@
 // Every name and operator in them is qualified, so that the caller's search_path changes nothing, and the
 // values travel as parameters, which have names: `$code` in the text is the parameter "code". Postgres plans
 // a kept statement anew when its tables or their statistics change. Until then a plan made for an empty table
-// must serve as well for a million links that came in the same transaction, so plans are generic and never
-// read a table whole that has an index for it.
+// must serve as well for a million links that came in the same transaction, so plans are generic, are made as
+// if each table had a million rows at least, and never read a table whole that has an index for it.
 
 #include <initializer_list>
 #include <optional>
@@ -95,6 +95,9 @@ struct Argument {
     const char* name;
     std::optional<Datum> value;
 };
+
+// Called once, when the library is loaded.
+void plan_for_large_tables();
 
 class KeptStatement {
   public:

@@ -107,5 +107,24 @@ is($node->safe_psql('fresh', sprintf $fresh, "DO \$\$ BEGIN PERFORM shortener.sh
 is($node->safe_psql('fresh', 'DROP EXTENSION shortener CASCADE; DROP SCHEMA shortener CASCADE;' . sprintf $fresh, 'VACUUM ANALYZE;'), 200000,
 	'and when the tables were vacuumed while empty');
 
+# Of the indexes that begin with the workspace, statements that were planned for empty tables use the one with the key.
+$node->safe_psql('postgres', 'CREATE DATABASE empty');
+my $offset = -s $node->logfile;
+$node->safe_psql('empty', q{
+	SET auto_explain.log_min_duration = -1;
+	CREATE EXTENSION shortener CASCADE;
+	CALL shortener.install();
+	SELECT shortener.shorten('https://a.example/'), shortener.disable_link('x'), shortener.shorten_many('{https://b.example/}'),
+		shortener.record_clicks(gen_random_uuid(), '{1}', ARRAY[now()], NULL, '{agent}', '{https://from.example/}'),
+		shortener.record_clicks(gen_random_uuid(), '{1}', ARRAY[now()], workspace_ids => '{1}');
+	SELECT count(*) FROM shortener.shorten_many((SELECT array_agg('https://example.com/' || i) FROM generate_series(1, 1000) i));
+	SET auto_explain.log_min_duration = 0;
+	SELECT shortener.shorten('https://c.example/'), shortener.disable_link('x'), shortener.shorten_many('{https://d.example/}'),
+		shortener.record_clicks(gen_random_uuid(), '{2}', ARRAY[now()], NULL, '{other}', '{https://elsewhere.example/}'),
+		shortener.record_clicks(gen_random_uuid(), '{3}', ARRAY[now()], workspace_ids => '{1}')});
+my $plans = substr(slurp_file($node->logfile), $offset);
+like($plans, qr/using $_\b/, "$_ is used") for qw(link_pkey link_short_code link_url_digest user_agent_workspace_id_user_agent_key referrer_workspace_id_host_key);
+unlike($plans, qr/Filter: .*\b(id|short_code|url_digest|user_agent|host) = /, 'and rows are found by their key, not filtered by it');
+
 $node->stop;
 done_testing();
