@@ -75,14 +75,14 @@ Elements array_argument(FunctionCallInfo fcinfo, int index, Oid type) {
     return argument;
 }
 
-Datum array_of(Datum* elements, int count, Oid type, bool* nulls = nullptr) {
+Datum array_of(Datum* elements, int count, Oid type) {
     int16 length;
     bool by_value;
     char alignment;
     get_typlenbyvalalign(type, &length, &by_value, &alignment);
     int lower_bound = 1;
     return PointerGetDatum(
-        construct_md_array(elements, nulls, 1, &count, &lower_bound, type, length, by_value, alignment));
+        construct_md_array(elements, nullptr, 1, &count, &lower_bound, type, length, by_value, alignment));
 }
 
 template <typename Element> Datum array_from(int count, Oid type, Element&& element) {
@@ -353,20 +353,11 @@ std::string_view place_name(const IpAddress& address) {
 // Records clicks of one workspace.
 void record(const Click* clicks, int count, const Visits& visits) {
     static KeptStatement into_events(
-        "INSERT INTO shortener.click_event (clicked_at, link_id, workspace_id, user_agent_id, referrer_id, "
-        "place_id, ip)"
+        "INSERT INTO shortener.click_event (clicked_at, link_id, workspace_id, user_agent_id, referrer_id,"
+        " place_id, ip)"
         " SELECT c.clicked_at, c.link_id, $workspace, c.user_agent_id, c.referrer_id, c.place_id, c.ip"
-        " FROM ROWS FROM (pg_catalog.unnest($link_ids), pg_catalog.unnest($clicked_at), "
-        "pg_catalog.unnest($user_agent_ids),"
-        " pg_catalog.unnest($referrer_ids), pg_catalog.unnest($place_ids), pg_catalog.unnest($ips))"
-        " c (link_id, clicked_at, user_agent_id, referrer_id, place_id, ip)",
-        {{"workspace", INT4OID},
-         {"link_ids", INT8ARRAYOID},
-         {"clicked_at", TIMESTAMPTZARRAYOID},
-         {"user_agent_ids", INT4ARRAYOID},
-         {"referrer_ids", INT4ARRAYOID},
-         {"place_ids", INT4ARRAYOID},
-         {"ips", INETARRAYOID}});
+        " FROM given_click c",
+        {{"workspace", INT4OID}});
     static KeptStatement into_pending("INSERT INTO shortener.click_pending (workspace_id, received_at, "
                                       "first_click, last_click, link_ids, clicked_at,"
                                       " user_agent_ids, referrer_ids, place_ids, visitors)"
@@ -385,7 +376,9 @@ void record(const Click* clicks, int count, const Visits& visits) {
     const int32 workspace_id = clicks[0].workspace_id;
     const DateADT today = day_of(GetCurrentTransactionStartTimestamp());
 
-    Terms user_agent_terms(count), given_referrers(count), hosts(count), place_terms(count);
+    Terms given_user_agents(count), user_agent_terms(count), given_referrers(count), hosts(count),
+        place_terms(count);
+    int* const cut = allocate<int>(count); // of each given user agent, the one that is stored
     int* const user_agent = allocate<int>(count);
     int* const referrer = allocate<int>(count);
     int* const place = allocate<int>(count);
@@ -395,15 +388,19 @@ void record(const Click* clicks, int count, const Visits& visits) {
     TimestampTz first = clicks[0].clicked_at, last = first;
     DateADT salted_day = day_of(first);
     SipKey salt = salt_of(salted_day);
+    int given_cut = 0;
     for (int i = 0; i < count; i++) {
         const IpAddress address = address_of(visits, clicks[i].place);
-        const std::string_view agent = cut_user_agent(visits.user_agents.text(clicks[i].place));
+        const int given = given_user_agents.add(visits.user_agents.text(clicks[i].place));
+        if (given == given_cut)
+            cut[given_cut++] = user_agent_terms.add(cut_user_agent(given_user_agents[given]));
+        user_agent[i] = cut[given];
         if (const DateADT day = day_of(clicks[i].clicked_at); day != salted_day)
             salt = salt_of(salted_day = day);
-        user_agent[i] = user_agent_terms.add(agent);
         referrer[i] = given_referrers.add(visits.referrers.text(clicks[i].place));
         place[i] = place_terms.add(place_name(address));
-        visitors[i] = Int64GetDatum(static_cast<int64>(visitor_hash(salt, address, agent)));
+        visitors[i] =
+            Int64GetDatum(static_cast<int64>(visitor_hash(salt, address, user_agent_terms[user_agent[i]])));
         ip_nulls[i] = address.size == 0;
         ips[i] = ip_nulls[i] ? Datum{0} : ip_address_datum(anonymized(address));
         first = std::min(first, clicks[i].clicked_at);
@@ -419,32 +416,31 @@ void record(const Click* clicks, int count, const Visits& visits) {
     const int32* const place_ids = numbers_of(places, workspace_id, place_terms, today);
 
     const Datum workspace = Int32GetDatum(workspace_id);
-    const Datum link_ids =
-        array_from(count, INT8OID, [&](int i) { return Int64GetDatum(clicks[i].link_id); });
-    const Datum times =
-        array_from(count, TIMESTAMPTZOID, [&](int i) { return TimestampTzGetDatum(clicks[i].clicked_at); });
-    const Datum agents =
-        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(user_agent_ids[user_agent[i]]); });
-    const Datum referrer_ids =
-        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(host_ids[host_of[referrer[i]]]); });
-    const Datum places =
-        array_from(count, INT4OID, [&](int i) { return Int32GetDatum(place_ids[place[i]]); });
-    into_events.run({{"workspace", workspace},
-                     {"link_ids", link_ids},
-                     {"clicked_at", times},
-                     {"user_agent_ids", agents},
-                     {"referrer_ids", referrer_ids},
-                     {"place_ids", places},
-                     {"ips", array_of(ips, count, INETOID, ip_nulls)}});
-    into_pending.run({{"workspace", workspace},
-                      {"first", TimestampTzGetDatum(first)},
-                      {"last", TimestampTzGetDatum(last)},
-                      {"link_ids", link_ids},
-                      {"clicked_at", times},
-                      {"user_agent_ids", agents},
-                      {"referrer_ids", referrer_ids},
-                      {"place_ids", places},
-                      {"visitors", array_of(visitors, count, INT8OID)}});
+    const auto agent_id = [&](int i) { return Int32GetDatum(user_agent_ids[user_agent[i]]); };
+    const auto referrer_id = [&](int i) { return Int32GetDatum(host_ids[host_of[referrer[i]]]); };
+    const auto place_id = [&](int i) { return Int32GetDatum(place_ids[place[i]]); };
+    GivenRows given("given_click", {{"clicked_at", TIMESTAMPTZOID},
+                                    {"link_id", INT8OID},
+                                    {"user_agent_id", INT4OID},
+                                    {"referrer_id", INT4OID},
+                                    {"place_id", INT4OID},
+                                    {"ip", INETOID}});
+    for (int i = 0; i < count; i++)
+        given.add({TimestampTzGetDatum(clicks[i].clicked_at), Int64GetDatum(clicks[i].link_id), agent_id(i),
+                   referrer_id(i), place_id(i), ip_nulls[i] ? std::nullopt : std::optional(ips[i])});
+    into_events.run({{"workspace", workspace}});
+    given.end();
+    into_pending.run(
+        {{"workspace", workspace},
+         {"first", TimestampTzGetDatum(first)},
+         {"last", TimestampTzGetDatum(last)},
+         {"link_ids", array_from(count, INT8OID, [&](int i) { return Int64GetDatum(clicks[i].link_id); })},
+         {"clicked_at", array_from(count, TIMESTAMPTZOID,
+                                   [&](int i) { return TimestampTzGetDatum(clicks[i].clicked_at); })},
+         {"user_agent_ids", array_from(count, INT4OID, agent_id)},
+         {"referrer_ids", array_from(count, INT4OID, referrer_id)},
+         {"place_ids", array_from(count, INT4OID, place_id)},
+         {"visitors", array_of(visitors, count, INT8OID)}});
 }
 
 // Gives each click its workspace, 0 if its link does not exist. Without the workspaces every one is asked: an
@@ -452,47 +448,47 @@ void record(const Click* clicks, int count, const Visits& visits) {
 // workspace the visitors of another.
 void find_workspaces(Click* clicks, int count, const Elements& workspace_ids) {
     static KeptStatement find_anywhere(
-        "SELECT l.id, pg_catalog.min(w.id) FROM shortener.workspace w CROSS JOIN LATERAL"
+        "SELECT l.id, w.id FROM shortener.workspace w CROSS JOIN LATERAL"
         " (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) w.id"
-        " AND k.id OPERATOR(pg_catalog.=) ANY ($ids) OFFSET 0) l"
-        " GROUP BY l.id HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 1 ORDER BY l.id",
+        " AND k.id OPERATOR(pg_catalog.=) ANY ($ids) OFFSET 0) l ORDER BY l.id",
         {{"ids", INT8ARRAYOID}});
-    static KeptStatement find(
-        "SELECT l.id, n.workspace_id::pg_catalog.int4"
-        " FROM ROWS FROM (pg_catalog.unnest($ids), pg_catalog.unnest($workspaces)) n (id, workspace_id)"
-        " CROSS JOIN LATERAL (SELECT k.id FROM shortener.link k WHERE k.workspace_id OPERATOR(pg_catalog.=) "
-        "n.workspace_id"
-        " AND k.id OPERATOR(pg_catalog.=) n.id OFFSET 0) l ORDER BY l.id, n.workspace_id",
-        {{"ids", INT8ARRAYOID}, {"workspaces", INT8ARRAYOID}});
+    static KeptStatement find("SELECT k.id FROM shortener.link k"
+                              " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"
+                              " AND k.id OPERATOR(pg_catalog.=) ANY ($ids) ORDER BY k.id",
+                              {{"workspace", INT4OID}, {"ids", INT8ARRAYOID}});
     const bool are_given = workspace_ids.count >= 0;
     for (int i = 0; i < count; i++) {
         const int place = clicks[i].place;
         const int64 given = workspace_ids.is_null(place) ? 0 : DatumGetInt64(workspace_ids.values[place]);
         clicks[i].workspace_id = given == static_cast<int32>(given) ? static_cast<int32>(given) : 0;
     }
-    const auto key = [](const Click& click) { return std::pair(click.link_id, click.workspace_id); };
-    std::sort(clicks, clicks + count, [&](const Click& a, const Click& b) { return key(a) < key(b); });
+    std::sort(clicks, clicks + count, [](const Click& a, const Click& b) {
+        return std::pair(a.workspace_id, a.link_id) < std::pair(b.workspace_id, b.link_id);
+    });
     Datum* const ids = allocate<Datum>(count);
-    Datum* const workspaces = allocate<Datum>(count);
-    int distinct = 0;
-    for (int i = 0; i < count; i++)
-        if (i == 0 || key(clicks[i]) != key(clicks[i - 1])) {
-            ids[distinct] = Int64GetDatum(clicks[i].link_id);
-            workspaces[distinct++] = Int64GetDatum(int64{clicks[i].workspace_id});
+    for (int begin = 0, end; begin < count; begin = end) {
+        const int32 workspace_id = clicks[begin].workspace_id;
+        int distinct = 0;
+        for (end = begin; end < count && clicks[end].workspace_id == workspace_id; end++)
+            if (end == begin || clicks[end].link_id != clicks[end - 1].link_id)
+                ids[distinct++] = Int64GetDatum(clicks[end].link_id);
+        const Datum id_array = array_of(ids, distinct, INT8OID);
+        const Rows found = are_given
+                               ? find.run({{"workspace", Int32GetDatum(workspace_id)}, {"ids", id_array}})
+                               : find_anywhere.run({{"ids", id_array}});
+        const auto found_id = [&](uint64 row) { return found[row].required<int64>(1); };
+        uint64 row = 0;
+        for (int i = begin; i < end; i++) {
+            while (row < found.count() && found_id(row) < clicks[i].link_id)
+                row++;
+            if (row == found.count() || found_id(row) != clicks[i].link_id)
+                clicks[i].workspace_id = 0;
+            else if (!are_given)
+                clicks[i].workspace_id = row + 1 < found.count() && found_id(row + 1) == clicks[i].link_id
+                                             ? 0
+                                             : found[row].required<int32>(2);
         }
-    const Datum id_array = array_of(ids, distinct, INT8OID);
-    const Rows found =
-        are_given ? find.run({{"ids", id_array}, {"workspaces", array_of(workspaces, distinct, INT8OID)}})
-                  : find_anywhere.run({{"ids", id_array}});
-    const auto found_key = [&](uint64 row) {
-        return std::pair(found[row].required<int64>(1), are_given ? found[row].required<int32>(2) : 0);
-    };
-    uint64 row = 0;
-    for (int i = 0; i < count; i++) {
-        while (row < found.count() && found_key(row) < key(clicks[i]))
-            row++;
-        const bool exists = row < found.count() && found_key(row) == key(clicks[i]);
-        clicks[i].workspace_id = exists ? found[row].required<int32>(2) : 0;
+        found.release();
     }
 }
 

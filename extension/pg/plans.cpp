@@ -8,8 +8,10 @@
 #include "pg/guard.h"
 
 extern "C" {
+#include "access/tupdesc.h"
 #include "access/xact.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/plancat.h"
 #include "utils/guc.h"
@@ -56,6 +58,36 @@ void Row::raise_null(int column) const {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
                     errmsg("column \"%s\" of a link is null", SPI_fname(table_->tupdesc, column)),
                     errhint("A trigger on shortener.link may have set it.")));
+}
+
+GivenRows::GivenRows(const char* name, std::initializer_list<Parameter> columns)
+    : rows_(tuplestore_begin_heap(false, false, work_mem)) {
+    relation_.md.name = const_cast<char*>(name);
+    relation_.md.tupdesc = CreateTemplateTupleDesc(static_cast<int>(columns.size()));
+    relation_.md.enrtype = ENR_NAMED_TUPLESTORE;
+    AttrNumber number = 0;
+    for (const Parameter& column : columns)
+        TupleDescInitEntry(relation_.md.tupdesc, ++number, column.name, column.type, -1, 0);
+    relation_.reldata = rows_;
+    if (SPI_register_relation(&relation_) != SPI_OK_REL_REGISTER)
+        elog(ERROR, "could not give rows to statements as \"%s\"", name);
+}
+
+void GivenRows::add(std::initializer_list<std::optional<Datum>> values) {
+    Datum columns[max_columns];
+    bool nulls[max_columns];
+    int count = 0;
+    for (const std::optional<Datum>& value : values) {
+        columns[count] = value.value_or(0);
+        nulls[count++] = !value;
+    }
+    tuplestore_putvalues(rows_, relation_.md.tupdesc, columns, nulls);
+    relation_.md.enrtuples++;
+}
+
+void GivenRows::end() {
+    SPI_unregister_relation(relation_.md.name);
+    tuplestore_end(rows_);
 }
 
 // The text with $1, $2 ... in the place of the names.

@@ -18,6 +18,8 @@ extern "C" {
 #include "postgres.h"
 
 #include "executor/spi.h"
+#include "utils/queryenvironment.h"
+#include "utils/tuplestore.h"
 }
 
 namespace shortener {
@@ -94,6 +96,21 @@ struct Parameter {
 struct Argument {
     const char* name;
     std::optional<Datum> value;
+};
+
+// Rows of our own that a statement reads like a table of that name, unqualified, between the constructor and
+// end(). Nothing of the caller's can stand in its place.
+class GivenRows {
+  public:
+    GivenRows(const char* name, std::initializer_list<Parameter> columns);
+    void add(std::initializer_list<std::optional<Datum>> values);
+    void end();
+
+  private:
+    static constexpr int max_columns = 16;
+
+    EphemeralNamedRelationData relation_ = {};
+    Tuplestorestate* rows_;
 };
 
 // Called once, when the library is loaded.
