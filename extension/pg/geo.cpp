@@ -29,6 +29,8 @@ class GeoDatabase {
   public:
     // Open, or nullptr; warns once for each state in which it cannot be opened.
     const MMDB_s* current() {
+        if (settings.geoip_database[0] == '\0' && !state_.is_set)
+            return nullptr;
         State now;
         if (settings.geoip_database[0] != '\0')
             now = State(settings.geoip_database);
