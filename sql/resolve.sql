@@ -7,40 +7,40 @@ CREATE FUNCTION serving_workspace(host text) RETURNS integer
 COMMENT ON FUNCTION serving_workspace(text) IS
     'id of the workspace whose codes are served at the host of an HTTP Host header: that of the domain, otherwise shortener.default_workspace';
 
-CREATE FUNCTION is_serving(workspace_id integer) RETURNS boolean
+-- Postgres sets up each expression of a query anew for each call, so what takes more than one is a function in C.
+CREATE FUNCTION live_status(
+    redirect_status smallint, is_active boolean, deleted_at timestamptz, expires_at timestamptz, workspace_id integer) RETURNS integer
     LANGUAGE c STABLE PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'shortener_is_serving';
-COMMENT ON FUNCTION is_serving(integer) IS 'whether the workspace is there and has not been deleted';
+    AS 'MODULE_PATHNAME', 'shortener_live_status';
+COMMENT ON FUNCTION live_status(smallint, boolean, timestamptz, timestamptz, integer) IS
+    'redirect status of a link that redirects now, NULL of any other';
 
-CREATE FUNCTION is_retired(workspace_id integer, code text) RETURNS boolean
+CREATE FUNCTION missing_status(host text, code text) RETURNS integer
     LANGUAGE c STABLE PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'shortener_is_retired';
-COMMENT ON FUNCTION is_retired(integer, text) IS 'whether the code was that of a link that has been removed';
+    AS 'MODULE_PATHNAME', 'shortener_missing_status';
+COMMENT ON FUNCTION missing_status(text, text) IS
+    'status of a code that no link has: 410 if it was that of a link that has been removed, otherwise 404';
+
+CREATE FUNCTION cache_seconds(link_id bigint, live_status integer, expires_at timestamptz) RETURNS integer
+    LANGUAGE c STABLE PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'shortener_cache_seconds';
+COMMENT ON FUNCTION cache_seconds(bigint, integer, timestamptz) IS
+    'for how many seconds caches may keep the answer; link_id is NULL of an unknown code';
 
 CREATE FUNCTION resolve_installed(code text, host text, installed boolean) RETURNS TABLE (
     http_status integer, location text, cache_seconds integer, link_id bigint, workspace_id bigint, expires_at timestamptz)
     LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-    SELECT CASE WHEN l.id IS NULL THEN
-                    CASE WHEN shortener.is_retired(shortener.serving_workspace(resolve_installed.host), resolve_installed.code)
-                         THEN 410 ELSE 404 END
-                WHEN l.is_live THEN l.redirect_status::integer
-                ELSE 410 END,
-           CASE WHEN l.is_live THEN l.original_url END,
-           CASE WHEN l.id IS NULL THEN 60
-                WHEN NOT l.is_live THEN 3600
-                WHEN l.expires_at IS NULL THEN 300
-                ELSE least(300, pg_catalog.floor(pg_catalog.date_part('epoch',
-                    l.expires_at OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp())))::integer
-           END,
+    SELECT CASE WHEN l.id IS NULL THEN shortener.missing_status(resolve_installed.host, resolve_installed.code)
+                ELSE coalesce(l.live_status, 410) END,
+           CASE WHEN l.live_status IS NOT NULL THEN l.original_url END,
+           shortener.cache_seconds(l.id, l.live_status, l.expires_at),
            l.id,
            coalesce(l.workspace_id, shortener.serving_workspace(resolve_installed.host))::bigint,
            l.expires_at
     FROM (VALUES (true)) AS one (row)
-    LEFT JOIN (SELECT k.id, k.workspace_id, k.short_code, k.original_url, k.redirect_status, k.expires_at,
-                      k.is_active AND k.deleted_at IS NULL
-                      AND (k.expires_at IS NULL OR k.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp())
-                      AND shortener.is_serving(k.workspace_id) AS is_live
+    LEFT JOIN (SELECT k.id, k.workspace_id, k.short_code, k.original_url, k.expires_at,
+                      shortener.live_status(k.redirect_status, k.is_active, k.deleted_at, k.expires_at, k.workspace_id) AS live_status
                FROM shortener.link k) l
         ON l.workspace_id OPERATOR(pg_catalog.=) shortener.serving_workspace(resolve_installed.host)
        AND l.short_code OPERATOR(pg_catalog.=) resolve_installed.code

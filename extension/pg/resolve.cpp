@@ -1,5 +1,8 @@
-// What resolve(), which is SQL, cannot say in it.
+// What a code means, as far as resolve(), which is SQL, leaves it to functions.
 
+#include <algorithm>
+
+#include "core/cache_times.h"
 #include "core/code.h"
 
 #include "pg/guard.h"
@@ -9,17 +12,19 @@
 #include "pg/text.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "utils/timestamp.h"
 }
 
 using namespace shortener;
 
+namespace {
+
 // Asked only for a code that no link has. A number up to the highest that has been removed may be one whose
 // link was never made, or is not yet committed: so caches keep this answer no longer than that nothing is
 // known of a code.
-SHORTENER_FUNCTION(shortener_is_retired) {
-    if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || !is_code(text_argument(fcinfo, 1)))
-        PG_RETURN_BOOL(false);
+bool is_retired(int32 workspace_id, std::string_view code) {
     static KeptStatement statement("SELECT FROM shortener.retired_code r"
                                    " WHERE r.workspace_id OPERATOR(pg_catalog.=) $workspace"
                                    " AND r.short_code OPERATOR(pg_catalog.=) $code "
@@ -27,18 +32,56 @@ SHORTENER_FUNCTION(shortener_is_retired) {
                                    " WHERE r.workspace_id OPERATOR(pg_catalog.=) $workspace"
                                    " AND r.highest OPERATOR(pg_catalog.>=) $number LIMIT 1",
                                    {{"workspace", INT4OID}, {"code", TEXTOID}, {"number", INT8OID}});
-    const std::optional<Workspace> workspace = find_workspace_if_any(PG_GETARG_INT32(0));
-    const std::optional<int64> number =
-        workspace ? number_of(*workspace, text_argument(fcinfo, 1)) : std::nullopt;
+    const std::optional<Workspace> workspace = find_workspace_if_any(workspace_id);
+    const std::optional<int64> number = workspace ? number_of(*workspace, code) : std::nullopt;
     SPI_connect();
     const auto section = OwnerSection::to_read({"retired_code", "retired_number"});
     const bool is_retired =
         !statement
-             .read_active({{"workspace", PG_GETARG_DATUM(0)},
-                           {"code", PG_GETARG_DATUM(1)},
+             .read_active({{"workspace", Int32GetDatum(workspace_id)},
+                           {"code", text_datum(code)},
                            {"number", number ? std::optional<Datum>(Int64GetDatum(*number)) : std::nullopt}})
              .empty();
     section.end();
     SPI_finish();
-    PG_RETURN_BOOL(is_retired);
+    return is_retired;
+}
+
+} // namespace
+
+SHORTENER_FUNCTION(shortener_live_status) {
+    enum { redirect_status, is_active, deleted_at, expires_at, workspace_id };
+    if (PG_ARGISNULL(redirect_status) || PG_ARGISNULL(is_active) || !PG_GETARG_BOOL(is_active) ||
+        !PG_ARGISNULL(deleted_at) || PG_ARGISNULL(workspace_id))
+        PG_RETURN_NULL();
+    if (!PG_ARGISNULL(expires_at) && PG_GETARG_TIMESTAMPTZ(expires_at) <= GetCurrentStatementStartTimestamp())
+        PG_RETURN_NULL();
+    const std::optional<Workspace> workspace = find_workspace_if_any(PG_GETARG_INT32(workspace_id));
+    if (!workspace || workspace->is_deleted)
+        PG_RETURN_NULL();
+    PG_RETURN_INT32(PG_GETARG_INT16(redirect_status));
+}
+
+SHORTENER_FUNCTION(shortener_missing_status) {
+    constexpr int gone = 410, unknown = 404;
+    if (PG_ARGISNULL(1) || !is_code(text_argument(fcinfo, 1)))
+        PG_RETURN_INT32(unknown);
+    const std::optional<int32> workspace_id =
+        serving_workspace(PG_ARGISNULL(0) ? std::string_view() : text_argument(fcinfo, 0));
+    const bool is_gone = workspace_id && is_retired(*workspace_id, text_argument(fcinfo, 1));
+    PG_RETURN_INT32(is_gone ? gone : unknown);
+}
+
+SHORTENER_FUNCTION(shortener_cache_seconds) {
+    enum { link_id, live_status, expires_at };
+    if (PG_ARGISNULL(link_id))
+        PG_RETURN_INT32(longest_unknown.count());
+    if (PG_ARGISNULL(live_status))
+        PG_RETURN_INT32(longest_gone.count());
+    int64 seconds = longest_live.count();
+    if (!PG_ARGISNULL(expires_at))
+        seconds = std::clamp<int64>(
+            (PG_GETARG_TIMESTAMPTZ(expires_at) - GetCurrentStatementStartTimestamp()) / USECS_PER_SEC, 0,
+            seconds);
+    PG_RETURN_INT32(static_cast<int32>(seconds));
 }

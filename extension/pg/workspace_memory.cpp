@@ -418,12 +418,6 @@ SHORTENER_FUNCTION(shortener_serving_workspace) {
     PG_RETURN_INT32(*id);
 }
 
-SHORTENER_FUNCTION(shortener_is_serving) {
-    const std::optional<Workspace> workspace =
-        PG_ARGISNULL(0) ? std::nullopt : find_workspace_if_any(PG_GETARG_INT32(0));
-    PG_RETURN_BOOL(workspace && !workspace->is_deleted);
-}
-
 // On whatever table it is, it makes others read that table's description anew and does nothing else.
 SHORTENER_FUNCTION(shortener_forget_workspaces) {
     if (!CALLED_AS_TRIGGER(fcinfo))

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/cache_times.h"
+
 namespace shortener {
 
 namespace {
@@ -129,7 +131,7 @@ Response respond(const Request& request, const Resolution& resolution, const Pag
     response.location = resolution.location;
     response.noindex = true;
     if (permanent) {
-        std::int64_t seconds = 300;
+        std::int64_t seconds = longest_live.count();
         if (resolution.expires != Clock::time_point::max())
             seconds = std::min<std::int64_t>(
                 seconds, std::chrono::duration_cast<std::chrono::seconds>(resolution.expires - now).count());

@@ -8,7 +8,6 @@ namespace shortener {
 
 namespace {
 
-constexpr std::chrono::seconds gone_seconds{3600};
 // What the allocator adds to a block, about.
 constexpr std::size_t block_overhead = 16;
 
@@ -236,7 +235,7 @@ void Cache::store(std::string_view code, const Resolution& resolution, std::chro
     const bool expires_first =
         !resolution.location.empty() && resolution.expires <= now + seconds + std::chrono::seconds(1);
     entry->fresh_until = std::min<Clock::time_point>(
-        expires_first ? resolution.expires + gone_seconds : now + seconds, now + limits_.longest);
+        expires_first ? resolution.expires + longest_gone : now + seconds, now + limits_.longest);
     entry->status = static_cast<std::uint16_t>(resolution.status);
     entry->code_length = static_cast<std::uint8_t>(code.size());
     entry->location_length = static_cast<std::uint32_t>(resolution.location.size());

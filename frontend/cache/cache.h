@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cache/asked.h"
+#include "core/cache_times.h"
 #include "core/siphash.h"
 #include "resolution.h"
 
@@ -33,7 +34,7 @@ class Cache {
     struct Limits {
         std::size_t bytes = std::size_t{64} << 20;
         // Nothing is kept for longer, whatever the database allows.
-        std::chrono::seconds longest{3600};
+        std::chrono::seconds longest = longest_gone;
     };
 
     struct Size {
