@@ -264,6 +264,7 @@ SHORTENER_FUNCTION(shortener_shorten) {
     request.digest = digest_datum(url.digest);
     request.expires_at = workspace.default_expiry();
     request.redirect_status = workspace.redirect_status;
+    request.created_by = creating_user();
     const Code code = create_or_get(request).code;
     SPI_finish();
     PG_RETURN_DATUM(text_datum(code.view()));
@@ -298,10 +299,7 @@ SHORTENER_FUNCTION(shortener_create_link) {
     request.description = optional_value(fcinfo, 5);
     request.metadata = optional_value(fcinfo, 6);
     request.created_ip = optional_value(fcinfo, 7);
-    const Identity* const identity = current_identity();
-    request.created_by = CStringGetTextDatum(
-        identity && identity->user_id ? psprintf("user:%lld", static_cast<long long>(identity->user_id))
-                                      : GetUserNameFromId(GetUserId(), false));
+    request.created_by = creating_user().value_or(CStringGetTextDatum(GetUserNameFromId(GetUserId(), false)));
     const Link link = alias.data() ? create_alias(request) : create_or_get(request);
 
     const Value address = short_url(workspace, link.code.view());

@@ -9,6 +9,7 @@
 #include "pg/link_code.h"
 #include "pg/link_url.h"
 #include "pg/plans.h"
+#include "pg/session.h"
 #include "pg/text.h"
 
 extern "C" {
@@ -113,9 +114,9 @@ void find_known(const Workspace& workspace, Entry* entries, int count) {
 void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* entries, int count) {
     static KeptStatement statement(
         "INSERT INTO shortener.link (id, workspace_id, short_code, original_url, url_digest, "
-        "redirect_status, expires_at) "
+        "redirect_status, expires_at, created_by) "
         "SELECT n.id, $workspace, n.code, n.url, n.digest, $redirect_status,"
-        " CASE WHEN pg_catalog.isfinite($expires_at) THEN $expires_at END"
+        " CASE WHEN pg_catalog.isfinite($expires_at) THEN $expires_at END, $created_by"
         " FROM ROWS FROM (pg_catalog.unnest($ids), pg_catalog.unnest($codes), pg_catalog.unnest($urls),"
         "  pg_catalog.unnest($digests)) WITH ORDINALITY n (id, code, url, digest, ordinal) "
         "ORDER BY n.ordinal ON CONFLICT DO NOTHING RETURNING id, short_code",
@@ -125,7 +126,8 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
          {"urls", TEXTARRAYOID},
          {"digests", BYTEAARRAYOID},
          {"redirect_status", INT2OID},
-         {"expires_at", TIMESTAMPTZOID}});
+         {"expires_at", TIMESTAMPTZOID},
+         {"created_by", TEXTOID}});
     const Pending pending(entries, count, [](const Entry& entry) { return !entry.ends_early; });
     if (pending.count == 0)
         return;
@@ -154,7 +156,8 @@ void insert_unknown(const Workspace& workspace, const CheckedUrl* urls, Entry* e
                               {"urls", array_of(hrefs, pending.count, TEXTOID)},
                               {"digests", pending.digests},
                               {"redirect_status", Int16GetDatum(workspace.redirect_status)},
-                              {"expires_at", TimestampTzGetDatum(workspace.default_expiry())}});
+                              {"expires_at", TimestampTzGetDatum(workspace.default_expiry())},
+                              {"created_by", creating_user()}});
     });
     // Rows come in the order of the insert, less those that met another.
     int place = 0;

@@ -241,6 +241,13 @@ const Identity* current_identity() {
     return has_session_identity ? &session_identity : nullptr;
 }
 
+std::optional<Datum> creating_user() {
+    const Identity* const identity = current_identity();
+    if (!identity || identity->user_id == 0)
+        return std::nullopt;
+    return CStringGetTextDatum(psprintf("user:%lld", static_cast<long long>(identity->user_id)));
+}
+
 std::optional<int32> working_workspace() {
     int32 id;
     if (const Identity* const identity = current_identity()) {

@@ -37,6 +37,9 @@ void begin_identity(const Identity& identity, bool for_session);
 // Nobody has authenticated: nullptr.
 const Identity* current_identity();
 
+// What created_by of a link says of the user whose API key is in use; none without one.
+std::optional<Datum> creating_user();
+
 // The workspace in which the caller works who names none: that of the identity, else the one that the current
 // role is bound to, else, for a role that row-level security restricts, the workspace `default`. 0: in none,
 // or in one that has been deleted. No value: the caller may use every workspace, and the setting

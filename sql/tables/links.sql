@@ -97,7 +97,7 @@ BEGIN
     COMMENT ON COLUMN shortener.link.url_digest IS
         'of the normalized URL, keyed: 11 bytes of SHA-256(key of the workspace || normalized URL); NULL: a link of its own, which create-or-get never returns';
     COMMENT ON COLUMN shortener.link.original_url IS 'where the visitor is sent';
-    COMMENT ON COLUMN shortener.link.created_by IS 'database role that called create_link; a link of shorten belongs to nobody';
+    COMMENT ON COLUMN shortener.link.created_by IS 'the user whose API key made the link, as user:ID; without one the database role that called create_link';
 END $$;
 COMMENT ON PROCEDURE create_link_tables() IS 'step of install()';
 REVOKE EXECUTE ON PROCEDURE create_link_tables() FROM PUBLIC;

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(33);
+SELECT plan(34);
 
 SELECT create_workspace('acme');
 SELECT create_user('ada@example.com', workspace => 'acme');
@@ -56,6 +56,9 @@ SELECT authenticate(:'hers');
 SELECT is(current_user_id(), (SELECT id FROM workspace_user), 'the user of a key');
 SELECT short_code AS code FROM create_link('https://example.com/') \gset
 SELECT is((SELECT created_by FROM get_link(:'code')), 'user:' || current_user_id(), 'who made the link');
+SELECT shorten('https://example.com/short') AS short, short_code AS many FROM shorten_many('{https://example.com/many}') \gset
+SELECT results_eq(format('SELECT created_by FROM link WHERE short_code IN (%L, %L)', :'short', :'many'),
+    'SELECT ''user:'' || current_user_id() FROM generate_series(1, 2)', 'also by shorten and shorten_many');
 SELECT set_user_status('ada@example.com', 'suspended', 'acme');
 SELECT throws_ok(format('SELECT authenticate(%L)', :'hers'), '28000', NULL, 'a suspended user');
 SELECT delete_workspace('acme');
