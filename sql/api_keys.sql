@@ -50,7 +50,7 @@ BEGIN
     RETURN key;
 END $$;
 COMMENT ON FUNCTION create_api_key(text, text[], timestamptz, integer, text, text) IS
-    'makes an API key and returns it, this once: only its SHA-256 is stored; rate_limit is in uses per hour, NULL means without limit';
+    'creates an API key and returns it; it cannot be read again, because only its SHA-256 is stored; rate_limit is in uses per hour, NULL means without limit';
 
 CREATE FUNCTION revoke_api_key(prefix text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE
@@ -62,7 +62,7 @@ BEGIN
     RETURN FOUND;
 END $$;
 COMMENT ON FUNCTION revoke_api_key(text) IS
-    'refuses the API key with that prefix from now on; false when there is none or it was revoked before';
+    'revokes the API key with that display prefix; false when there is none or it was revoked before';
 
 CREATE FUNCTION remove_expired_api_keys(older_than interval = '30 days') RETURNS bigint
     LANGUAGE plpgsql VOLATILE

@@ -32,7 +32,7 @@ BEGIN
     RETURN true;
 END $$;
 COMMENT ON FUNCTION enable_audit(interval) IS
-    'has every change of a link written to link_audit from now on, and kept for so long, NULL: as before, a year at first; false when that is so already';
+    'turns the audit on: every change of a link is written to link_audit, and kept for the given time; NULL: as set before, one year by default; false when it is on already';
 
 CREATE FUNCTION disable_audit() RETURNS boolean
     LANGUAGE plpgsql VOLATILE
@@ -48,7 +48,7 @@ BEGIN
     CALL shortener.create_audit_triggers();
     RETURN true;
 END $$;
-COMMENT ON FUNCTION disable_audit() IS 'takes enable_audit back; what has been written stays; false when the audit is off already';
+COMMENT ON FUNCTION disable_audit() IS 'turns the audit off; entries that have been written stay; false when it is off already';
 
 CREATE PROCEDURE maintain_audit(ahead interval = '3 months')
     LANGUAGE plpgsql
@@ -84,7 +84,7 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     RAISE WARNING 'maintain_audit is left to the next run, because a table was in use for longer than lock_timeout';
 END $$;
-COMMENT ON PROCEDURE maintain_audit(interval) IS 'makes partitions of link_audit ahead, and drops those that are older than is to be kept';
+COMMENT ON PROCEDURE maintain_audit(interval) IS 'creates partitions of link_audit in advance, and drops those whose entries have been kept long enough';
 
 REVOKE EXECUTE ON FUNCTION enable_audit(interval), disable_audit() FROM PUBLIC;
 REVOKE EXECUTE ON PROCEDURE maintain_audit(interval), make_audit_partitions(interval) FROM PUBLIC;

@@ -28,7 +28,7 @@ CREATE FUNCTION chart_number(value numeric, largest numeric) RETURNS text
         WHEN largest < 1e9 THEN trim_scale(value / 1e6) || 'M'
         ELSE trim_scale(value / 1e9) || 'G'
     END;
-COMMENT ON FUNCTION chart_number(numeric, numeric) IS 'number of an axis to another, short';
+COMMENT ON FUNCTION chart_number(numeric, numeric) IS 'label of a number on an axis that ends at the largest';
 
 CREATE FUNCTION chart_style() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -15,7 +15,7 @@ COMMENT ON AGGREGATE add_visitors(hll_hashval, integer, integer, bigint, integer
 
 CREATE AGGREGATE merge_visitors(hll) (
     SFUNC = hll_union_trans, STYPE = internal, FINALFUNC = hll_pack);
-COMMENT ON AGGREGATE merge_visitors(hll) IS 'distinct visitors of several counters together; visitor_count() returns how many';
+COMMENT ON AGGREGATE merge_visitors(hll) IS 'merges the distinct visitors of several counters; visitor_count() returns how many there are';
 
 CREATE FUNCTION merge_two_visitors(a hll, b hll) RETURNS hll
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -34,7 +34,7 @@ CREATE FUNCTION record_clicks(batch_id uuid, link_ids bigint[], clicked_at times
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'shortener_record_clicks';
 COMMENT ON FUNCTION record_clicks(uuid, bigint[], timestamptz[], inet[], text[], text[], bigint[]) IS
-    'records clicks, one per place of the arrays, and returns how many; a batch sent again records none; workspace_ids, as resolve() returns them, save looking for the workspaces';
+    'records clicks, one per position of the arrays, and returns how many; a batch that is sent again is not recorded again; with workspace_ids, as resolve() returns them, no workspace needs to be searched for';
 
 CREATE FUNCTION record_unknown_codes(batch_id uuid, codes text[], hosts text[] = NULL) RETURNS bigint
     LANGUAGE plpgsql VOLATILE
@@ -80,14 +80,14 @@ BEGIN
     RETURN cardinality(codes);
 END $$;
 COMMENT ON FUNCTION record_unknown_codes(uuid, text[], text[]) IS
-    'counts visits of codes that do not exist, by day and host; a batch sent again counts none';
+    'counts visits of codes that do not exist, by day and host; a batch that is sent again is not counted again';
 
 -- Counting
 
 CREATE FUNCTION can_commit() RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'shortener_can_commit';
-COMMENT ON FUNCTION can_commit() IS 'whether the procedure that asks may COMMIT: not inside a transaction block or a function';
+COMMENT ON FUNCTION can_commit() IS 'whether the calling procedure may COMMIT: not inside a transaction block or a function';
 
 CREATE FUNCTION url_parameter(url text, name text) RETURNS text
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
@@ -282,7 +282,7 @@ BEGIN
         ORDER BY level, workspace_id, link_id, starts_at, dimension, value;
 END $$;
 COMMENT ON FUNCTION verify_rollups(timestamptz) IS
-    'counters that differ from the raw clicks less those that are pending, as far back as both are kept; no row means that there are none';
+    'counters that differ from the raw clicks that are no longer pending, as far back as both are kept; no row means that all agree';
 
 -- Upkeep
 
@@ -300,7 +300,7 @@ BEGIN
             HINT = format('Connect as role %I and call it there.', owner);
     END IF;
 END $$;
-COMMENT ON FUNCTION require_owner() IS 'an error unless the caller owns the tables; a superuser who does not must not run what their owner added to them';
+COMMENT ON FUNCTION require_owner() IS 'raises an error unless the caller owns the tables, also for a superuser, who must not run what another owner has added to them';
 
 -- A partition is known by its name: those that somebody attached under other names are left alone.
 CREATE FUNCTION month_partitions(parent name) RETURNS TABLE (partition name, month date)
@@ -434,7 +434,7 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON PROCEDURE maintain_clicks(interval, interval, interval, interval, interval) IS
-    'makes partitions ahead, drops what is older than is to be kept, and destroys the salts of past days';
+    'creates partitions in advance, drops what has been kept long enough, and destroys the salts of past days';
 
 CREATE PROCEDURE destroy_click_salts(today date)
     LANGUAGE plpgsql
@@ -453,7 +453,7 @@ BEGIN
     TRUNCATE shortener.click_salt;
     INSERT INTO shortener.click_salt SELECT * FROM unnest(kept);
 END $$;
-COMMENT ON PROCEDURE destroy_click_salts(date) IS 'step of maintain_clicks(): salts of days that ended more than a day ago, and that were made more than a day ago';
+COMMENT ON PROCEDURE destroy_click_salts(date) IS 'step of maintain_clicks(): destroys salts that are more than a day old, of days that ended more than a day ago';
 
 CREATE PROCEDURE prune_click_dictionaries(events_since date, months_since date)
     LANGUAGE plpgsql
@@ -606,7 +606,7 @@ BEGIN
         LIMIT max_rows;
 END $$;
 COMMENT ON FUNCTION click_breakdown(text, text, timestamptz, timestamptz, integer, text) IS
-    'clicks by referrer, country, city, device, browser, os, utm_source, utm_medium or utm_campaign, the most first; NULL is unknown or none';
+    'clicks by referrer, country, city, device, browser, os, utm_source, utm_medium or utm_campaign, most clicks first; NULL is unknown or none';
 
 CREATE FUNCTION top_links(workspace text = NULL, since timestamptz = NULL, max_rows integer = 10, until timestamptz = NULL)
     RETURNS TABLE (short_code text, original_url text, title text, clicks bigint, unique_visitors bigint, bots bigint)
@@ -638,7 +638,7 @@ BEGIN
         ORDER BY t.clicks DESC, t.link_id;
 END $$;
 COMMENT ON FUNCTION top_links(text, timestamptz, integer, timestamptz) IS
-    'links with the most clicks in some days, or ever since counters by day and month are kept';
+    'links with the most clicks in a range of days (UTC), by default in all for which counters are kept';
 
 REVOKE EXECUTE ON FUNCTION record_clicks(uuid, bigint[], timestamptz[], inet[], text[], text[], bigint[]), record_unknown_codes(uuid, text[], text[]),
     roll_up_clicks(integer), verify_rollups(timestamptz), make_month_partition(name, date), drop_click_partition(name, name, date),

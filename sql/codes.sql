@@ -26,4 +26,4 @@ COMMENT ON FUNCTION snowflake_time(bigint) IS 'when a snowflake id was made, to 
 CREATE FUNCTION snowflake_node(id bigint) RETURNS integer
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'shortener_snowflake_node';
-COMMENT ON FUNCTION snowflake_node(bigint) IS 'shortener.node_id of the server that made a snowflake id';
+COMMENT ON FUNCTION snowflake_node(bigint) IS 'the node that made a snowflake id: shortener.node_id of that server';

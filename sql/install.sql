@@ -185,7 +185,7 @@ BEGIN
     CALL shortener.bring_up_to_date();
 END $$;
 COMMENT ON PROCEDURE install() IS
-    'creates the tables, owned by the caller, or brings them up to the version of the extension; does nothing when they are';
+    'creates the tables, owned by the caller, or updates them to the version of the extension; does nothing when they are up to date';
 REVOKE EXECUTE ON PROCEDURE install(), bring_up_to_date(), create_tables(), create_views(), create_triggers() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION require_own_schema(), derived_objects() FROM PUBLIC;
 

@@ -212,7 +212,7 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION schedule_jobs(text, text, text, text, jsonb) IS
-    'has pg_cron run the periodic work of shortener for a database; call it where pg_cron is, again to change schedules';
+    'schedules the periodic work of shortener for a database; call it in the database where pg_cron is installed, and again to change schedules';
 
 CREATE FUNCTION unschedule_jobs(database text = current_database()) RETURNS integer
     LANGUAGE plpgsql VOLATILE
@@ -223,7 +223,7 @@ BEGIN
     RETURN (SELECT count(cron.unschedule(j.jobid)) FROM cron.job j
             WHERE j.jobname IN (SELECT shortener.job_name(d.job, unschedule_jobs.database) FROM shortener.job_definitions() d));
 END $$;
-COMMENT ON FUNCTION unschedule_jobs(text) IS 'removes the jobs of schedule_jobs() from pg_cron; returns their number';
+COMMENT ON FUNCTION unschedule_jobs(text) IS 'removes the jobs of schedule_jobs() from pg_cron, and returns their number';
 
 CREATE FUNCTION list_jobs()
     RETURNS TABLE (name text, schedule text, last_run timestamptz, last_status text, last_message text, last_success timestamptz,
@@ -273,7 +273,7 @@ BEGIN
           END;
 END $$;
 COMMENT ON PROCEDURE purge_job_history(interval) IS
-    'removes what pg_cron recorded of runs of these jobs that ended, or began and died, longer ago than keep';
+    'removes the records of pg_cron about runs of these jobs that ended, or began and died, longer ago than keep';
 
 REVOKE EXECUTE ON FUNCTION require_cron(text, text), jobs_without_cron(text), job_role(text, text), check_cron_login(text, text),
     schedule_jobs(text, text, text, text, jsonb), unschedule_jobs(text) FROM PUBLIC;

@@ -32,7 +32,7 @@ CREATE FUNCTION shorten_many(urls text[], workspace text = NULL)
     LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1000
     AS 'MODULE_PATHNAME', 'shortener_shorten_many';
 COMMENT ON FUNCTION shorten_many(text[], text) IS
-    'shorten() of each URL, one row per URL in order; a URL that is refused has an error instead of a code, and the others get theirs';
+    'the same as shorten() for each URL, one row per URL, in order; a URL that is refused has an error instead of a code, and the others get theirs';
 
 CREATE FUNCTION update_link(
     code text,
@@ -96,7 +96,7 @@ BEGIN
         SELECT l.id FROM shortener.link l
         WHERE l.workspace_id = wanted AND l.short_code = code AND l.deleted_at IS NULL));
 END $$;
-COMMENT ON FUNCTION get_link(text, text) IS 'a link with all its properties; no row when there is none or it was deleted';
+COMMENT ON FUNCTION get_link(text, text) IS 'a link with all its properties; no row when there is no such link or it was deleted';
 
 CREATE FUNCTION list_links(workspace text = NULL, max_rows integer = 50, before timestamptz = NULL, before_id bigint = NULL,
                            tag text = NULL)
@@ -119,7 +119,7 @@ BEGIN
         LIMIT max_rows));
 END $$;
 COMMENT ON FUNCTION list_links(text, integer, timestamptz, bigint, text) IS
-    'links of a workspace, newest first, of those made before a time, of those with a tag; the next page is before_id => link_id of the last row';
+    'links of a workspace, newest first; if asked for, only those created before a time, or those with a tag; before_id => link_id of the last row returns the next page';
 
 CREATE FUNCTION search_links(query text, workspace text = NULL, max_rows integer = 50) RETURNS SETOF link_details
     LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 50

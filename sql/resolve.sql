@@ -13,19 +13,19 @@ CREATE FUNCTION live_status(
     LANGUAGE c STABLE PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'shortener_live_status';
 COMMENT ON FUNCTION live_status(smallint, boolean, timestamptz, timestamptz, integer) IS
-    'redirect status of a link that redirects now, NULL of any other';
+    'redirect status of a link that redirects now; NULL for any other';
 
 CREATE FUNCTION missing_status(host text, code text) RETURNS integer
     LANGUAGE c STABLE PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'shortener_missing_status';
 COMMENT ON FUNCTION missing_status(text, text) IS
-    'status of a code that no link has: 410 if it was that of a link that has been removed, otherwise 404';
+    'status of a code that no link has: 410 if it was, or may have been, that of a link that has been removed, otherwise 404';
 
 CREATE FUNCTION cache_seconds(link_id bigint, live_status integer, expires_at timestamptz) RETURNS integer
     LANGUAGE c STABLE PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'shortener_cache_seconds';
 COMMENT ON FUNCTION cache_seconds(bigint, integer, timestamptz) IS
-    'for how many seconds caches may keep the answer; link_id is NULL of an unknown code';
+    'for how many seconds caches may keep the answer; link_id is NULL for an unknown code';
 
 CREATE FUNCTION resolve_installed(code text, host text, installed boolean) RETURNS TABLE (
     http_status integer, location text, cache_seconds integer, link_id bigint, workspace_id bigint, expires_at timestamptz)
@@ -54,7 +54,7 @@ AS $$
     SELECT * FROM shortener.resolve_installed(resolve.code, resolve.host, shortener.require_install())
 $$;
 COMMENT ON FUNCTION resolve(text, text) IS
-    'what a code means now: a redirect status with its location, 404 for unknown, 410 for gone, and for how many seconds the answer may be kept';
+    'what a code means now: a redirect status with its location, 404 for unknown, 410 for gone, and for how many seconds the answer may be cached';
 
 CREATE FUNCTION resolve_many(codes text[], hosts text[] = NULL) RETURNS TABLE (
     http_status integer, location text, cache_seconds integer, link_id bigint, workspace_id bigint, expires_at timestamptz)
@@ -69,4 +69,4 @@ AS $$
     ORDER BY i.ordinal
 $$;
 COMMENT ON FUNCTION resolve_many(text[], text[]) IS
-    'resolve() of each code at the host of the same place, one row per code, in order';
+    'the same as resolve() for each code, with the host at the same position; one row per code, in order';

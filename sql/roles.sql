@@ -151,7 +151,7 @@ BEGIN
     END IF;
     RETURN found;
 END $$;
-COMMENT ON FUNCTION role_oid(name) IS 'OID of a role, or an error';
+COMMENT ON FUNCTION role_oid(name) IS 'OID of a role; an error when there is none';
 
 CREATE FUNCTION bind_role(role name, workspace text) RETURNS void
     LANGUAGE plpgsql VOLATILE
@@ -165,7 +165,7 @@ BEGIN
         ON CONFLICT ON CONSTRAINT role_workspace_pkey DO UPDATE SET workspace_id = excluded.workspace_id;
 END $$;
 COMMENT ON FUNCTION bind_role(name, text) IS
-    'has a database role, and those that inherit from it, work in a workspace; NULL: in none, so that they have to authenticate';
+    'binds a database role, and those that inherit from it, to a workspace; NULL: to none, so that they have to authenticate';
 
 CREATE FUNCTION unbind_role(role name) RETURNS boolean
     LANGUAGE plpgsql VOLATILE
@@ -176,7 +176,7 @@ BEGIN
     DELETE FROM shortener.role_workspace b WHERE b.role = shortener.role_oid(unbind_role.role);
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION unbind_role(name) IS 'undoes bind_role: the role works in the workspace "default"; false when it was not bound';
+COMMENT ON FUNCTION unbind_role(name) IS 'undoes bind_role; false when the role was not bound';
 
 CREATE FUNCTION grant_access(role name, capability text, workspace text = NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE

@@ -4,7 +4,7 @@ CREATE FUNCTION authenticate(api_key text, for_session boolean = false) RETURNS 
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'shortener_authenticate';
 COMMENT ON FUNCTION authenticate(text, boolean) IS
-    'works in the workspace of the API key until the end of the transaction, or of the session, and returns its slug';
+    'makes the workspace of the API key the current one until the end of the transaction, or of the session, and returns its slug';
 
 CREATE FUNCTION current_workspace_id() RETURNS integer
     LANGUAGE c STABLE PARALLEL RESTRICTED
@@ -16,7 +16,7 @@ CREATE FUNCTION permitted_workspace(scope text) RETURNS integer
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED
     AS 'MODULE_PATHNAME', 'shortener_permitted_workspace';
 COMMENT ON FUNCTION permitted_workspace(text) IS
-    'current_workspace_id() if the API key in use has the scope, or if none is in use; NULL otherwise';
+    'the same as current_workspace_id() if the API key in use has the scope, or if none is in use; NULL otherwise';
 
 CREATE FUNCTION current_workspace() RETURNS text
     LANGUAGE sql STABLE PARALLEL RESTRICTED
@@ -39,6 +39,6 @@ COMMENT ON FUNCTION current_api_key() IS 'display prefix of the API key in use; 
 CREATE FUNCTION current_scopes() RETURNS text[]
     LANGUAGE c STABLE PARALLEL RESTRICTED
     AS 'MODULE_PATHNAME', 'shortener_current_scopes';
-COMMENT ON FUNCTION current_scopes() IS 'scopes of the API key in use; all of them when none is in use';
+COMMENT ON FUNCTION current_scopes() IS 'scopes of the API key in use; all scopes when none is in use';
 
 REVOKE EXECUTE ON FUNCTION authenticate(text, boolean) FROM PUBLIC;

@@ -4,7 +4,7 @@ CREATE FUNCTION check_password(workspace_id integer, user_id bigint, password te
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'shortener_check_password';
 COMMENT ON FUNCTION check_password(integer, bigint, text) IS
-    'whether it is the password of that user; takes as long for a user who is not there';
+    'whether the password is that of the user; takes as long for a user who does not exist';
 
 CREATE FUNCTION hash_password(password text) RETURNS text
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -60,7 +60,7 @@ EXCEPTION WHEN unique_violation THEN
     RAISE 'user "%" already exists', left(email, 64) USING ERRCODE = 'unique_violation';
 END $$;
 COMMENT ON FUNCTION create_user(text, text, text, text, text) IS
-    'makes a user of the workspace and returns the id; subject is the name at an identity provider';
+    'creates a user of the workspace and returns the id; subject is the name of the user at an identity provider';
 
 CREATE FUNCTION sync_user(subject text, email text, name text = NULL, role text = NULL, workspace text = NULL) RETURNS bigint
     LANGUAGE plpgsql VOLATILE
@@ -85,7 +85,7 @@ EXCEPTION WHEN unique_violation THEN
     RAISE 'email address "%" belongs to another user', left(email, 64) USING ERRCODE = 'unique_violation';
 END $$;
 COMMENT ON FUNCTION sync_user(text, text, text, text, text) IS
-    'makes the user whom an identity provider calls by that subject, or takes over what it says; NULL leaves name and role; returns the id';
+    'creates or updates the user whom an identity provider calls by that subject, and returns the id; NULL leaves name or role as it is';
 
 CREATE FUNCTION set_password(email text, password text, workspace text = NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE
@@ -103,7 +103,7 @@ BEGIN
             ON CONFLICT ON CONSTRAINT user_password_pkey DO UPDATE SET hash = excluded.hash, changed_at = excluded.changed_at;
     END IF;
 END $$;
-COMMENT ON FUNCTION set_password(text, text, text) IS 'sets the password of a user, of 1 to 72 bytes; NULL takes it away';
+COMMENT ON FUNCTION set_password(text, text, text) IS 'sets the password of a user, of 1 to 72 bytes; NULL removes it';
 
 CREATE FUNCTION verify_password(email text, password text, workspace text = NULL) RETURNS boolean
     LANGUAGE plpgsql VOLATILE
@@ -122,7 +122,7 @@ BEGIN
     RETURN true;
 END $$;
 COMMENT ON FUNCTION verify_password(text, text, text) IS
-    'whether it is the password of an active user, whose last login this then is; takes as long for an unknown user';
+    'whether the password is that of an active user; if so, the login is recorded; takes as long for an unknown user';
 
 CREATE FUNCTION set_user_status(email text, status text, workspace text = NULL) RETURNS boolean
     LANGUAGE plpgsql VOLATILE
@@ -139,7 +139,7 @@ BEGIN
     RETURN FOUND;
 END $$;
 COMMENT ON FUNCTION set_user_status(text, text, text) IS
-    'makes a user active or suspended; a suspended one has neither password nor API keys that work; false when nothing changed';
+    'makes a user active or suspended; password and API keys of a suspended user are refused; false when nothing changed';
 
 CREATE FUNCTION delete_user(
     email text, links text = 'keep', workspace text = NULL,

@@ -25,4 +25,4 @@ CREATE FUNCTION visitor_hash(salt bytea, ip inet, user_agent text) RETURNS bigin
     LANGUAGE c IMMUTABLE PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'shortener_visitor_hash';
 COMMENT ON FUNCTION visitor_hash(bytea, inet, text) IS
-    'SipHash of address and User-Agent under a salt of 16 bytes, which counts visitors apart without telling who they are';
+    'SipHash of address and User-Agent under a salt of 16 bytes, by which visitors are told apart but not identified';

@@ -24,7 +24,7 @@ BEGIN
     RETURN shortener.host_from_header(split_part(shortener.canonical_url('http://' || host), '/', 3));
 END $$;
 COMMENT ON FUNCTION canonical_host(text) IS
-    'host that a person wrote, in the form that it has in canonical URLs: Punycode, lower case, without port and trailing dot';
+    'host as a person writes it, in the form that it has in canonical URLs: Punycode, lower case, without port and trailing dot';
 
 CREATE FUNCTION notification_key() RETURNS bytea
     LANGUAGE c STABLE PARALLEL SAFE
@@ -127,7 +127,7 @@ EXCEPTION
         RAISE 'domain "%" already belongs to a workspace', new_host USING ERRCODE = 'unique_violation';
 END $$;
 COMMENT ON FUNCTION add_domain(text, text) IS
-    'adds a host of our own, which serves the codes of the workspace, and to which no link may lead';
+    'adds a host of this shortener: it serves the codes of the workspace, and no link may lead to it';
 
 CREATE FUNCTION block_host(pattern text, reason text = NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE

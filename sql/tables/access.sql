@@ -59,7 +59,7 @@ BEGIN
         FOREIGN KEY (workspace_id, user_id) REFERENCES shortener.workspace_user ON DELETE CASCADE
     );
     CREATE INDEX api_key_user ON shortener.api_key (workspace_id, user_id) WHERE user_id IS NOT NULL;
-    COMMENT ON TABLE shortener.api_key IS 'API keys, as their SHA-256 alone';
+    COMMENT ON TABLE shortener.api_key IS 'API keys; of the key itself only the SHA-256';
     COMMENT ON COLUMN shortener.api_key.rate_limit IS 'uses per hour; NULL: without limit';
 
     -- authenticate() changes these rows in place: all columns have a fixed width and a value.
@@ -74,7 +74,7 @@ BEGIN
         FOREIGN KEY (workspace_id, key_id) REFERENCES shortener.api_key ON DELETE CASCADE
     );
     COMMENT ON TABLE shortener.api_key_use IS
-        'how often each API key was used; changed in place by authenticate(), so rolling back takes no use back';
+        'how often each API key was used; authenticate() changes it in place, so that a rollback does not undo a use';
 
     -- A regrole follows a role that is renamed, and is dumped as its name.
     CREATE TABLE shortener.role_workspace (
@@ -90,7 +90,7 @@ BEGIN
         capability text CHECK (capability IN ('redirector', 'writer', 'analyst', 'admin')),
         PRIMARY KEY (role, capability)
     );
-    COMMENT ON TABLE shortener.role_access IS 'what grant_access has granted, and revoke_access must leave';
+    COMMENT ON TABLE shortener.role_access IS 'which capabilities grant_access has granted to which role';
 END $$;
 COMMENT ON PROCEDURE create_access_tables() IS 'step of install()';
 

@@ -34,7 +34,7 @@ BEGIN
         UNIQUE (workspace_id, user_agent)
     );
     CREATE INDEX user_agent_first_seen ON shortener.user_agent (workspace_id, first_seen);
-    COMMENT ON TABLE shortener.user_agent IS 'user agents of clicks, cut at 256 characters, and what they were found to be';
+    COMMENT ON TABLE shortener.user_agent IS 'user agents of clicks, cut at 256 characters, with device, browser and operating system';
 
     CREATE TABLE shortener.referrer (
         workspace_id integer NOT NULL,
@@ -60,7 +60,7 @@ BEGIN
         UNIQUE (workspace_id, name)
     );
     CREATE INDEX place_first_seen ON shortener.place (workspace_id, first_seen);
-    COMMENT ON TABLE shortener.place IS 'countries and cities of clicks; a name is the code of the country, a slash and the city';
+    COMMENT ON TABLE shortener.place IS 'countries and cities of clicks; the name is the code of the country, a slash and the city';
 
     -- 67 bytes a click from an IPv4 address, 79 from IPv6, and no index but one of a few pages. Nothing is NULL but ip,
     -- and there are less than nine columns, so the header has no padding. For the counters nobody reads these rows.
@@ -87,7 +87,7 @@ BEGIN
         refused integer NOT NULL
     );
     CREATE INDEX click_batch_received_at ON shortener.click_batch USING brin (received_at);
-    COMMENT ON TABLE shortener.click_batch IS 'batches of record_clicks of the last days: one that is sent again is known';
+    COMMENT ON TABLE shortener.click_batch IS 'batches that were recorded in the last seven days, by which one that is sent again is recognized';
     COMMENT ON COLUMN shortener.click_batch.unknown_links IS 'clicks on links that do not exist';
     COMMENT ON COLUMN shortener.click_batch.refused IS
         'clicks more than a minute in the future, or of a month that click_event has no partition for';
@@ -154,7 +154,7 @@ BEGIN
     FOREACH counters IN ARRAY '{click_hour,click_day,click_month}'::name[] LOOP
         EXECUTE format('ALTER TABLE shortener.%I ADD COLUMN visitors %s', counters, shortener.visitor_counter_type());
         EXECUTE format('COMMENT ON COLUMN shortener.%I.visitors IS %L', counters, 'distinct visitors other than bots; NULL: none');
-        EXECUTE format('COMMENT ON COLUMN shortener.%I.bots IS %L', counters, 'of the clicks, those by programs');
+        EXECUTE format('COMMENT ON COLUMN shortener.%I.bots IS %L', counters, 'how many of the clicks are by programs');
     END LOOP;
 
     CREATE TABLE shortener.click_day_breakdown (
@@ -178,7 +178,7 @@ BEGIN
         value text COLLATE "C" NOT NULL,
         PRIMARY KEY (workspace_id, link_id, dimension, month, value)
     );
-    COMMENT ON TABLE shortener.click_month_breakdown IS 'the same by month, of the months that are no longer in click_day_breakdown';
+    COMMENT ON TABLE shortener.click_month_breakdown IS 'the counts of click_day_breakdown by month, of the months that are no longer there';
 
     CREATE TABLE shortener.click_total (
         link_id bigint NOT NULL,
@@ -226,7 +226,7 @@ BEGIN
         LEFT JOIN shortener.user_agent u ON u.workspace_id = e.workspace_id AND u.id = e.user_agent_id
         LEFT JOIN shortener.referrer r ON r.workspace_id = e.workspace_id AND r.id = e.referrer_id
         LEFT JOIN shortener.place p ON p.workspace_id = e.workspace_id AND p.id = e.place_id;
-    COMMENT ON VIEW shortener.click_details IS 'raw clicks with what their numbers stand for';
+    COMMENT ON VIEW shortener.click_details IS 'raw clicks with user agent, referrer and place instead of their ids';
 
     CREATE OR REPLACE VIEW shortener.link_totals WITH (security_invoker = true) AS
         SELECT l.workspace_id, l.id AS link_id, l.short_code, coalesce(t.clicks, 0) AS clicks, coalesce(t.bots, 0) AS bots, t.last_click
@@ -259,7 +259,7 @@ BEGIN
         CROSS JOIN (SELECT coalesce(sum(c.clicks), 0) AS received_clicks, coalesce(sum(c.unknown_links), 0) AS unknown_links,
                            coalesce(sum(c.refused), 0) AS refused
                     FROM shortener.click_batch c WHERE c.received_at > statement_timestamp() - interval '1 day') b;
-    COMMENT ON VIEW shortener.click_stats IS 'how rollup_clicks is doing, and what record_clicks received in the last day';
+    COMMENT ON VIEW shortener.click_stats IS 'the last run of rollup_clicks, the clicks that are pending, and what record_clicks received in the last day';
 END $$;
 COMMENT ON PROCEDURE create_click_views() IS 'step of install()';
 REVOKE EXECUTE ON PROCEDURE create_click_views() FROM PUBLIC;

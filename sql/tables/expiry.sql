@@ -62,7 +62,7 @@ BEGIN
                coalesce(bool_or(r.running), false) AS is_running
         FROM shortener.cleanup_total t LEFT JOIN run r ON true
         GROUP BY t.singleton;
-    COMMENT ON VIEW shortener.cleanup_stats IS 'how cleanup_expired is doing';
+    COMMENT ON VIEW shortener.cleanup_stats IS 'sums and state of the runs of cleanup_expired';
 END $$;
 COMMENT ON PROCEDURE create_expiry_views() IS 'step of install()';
 REVOKE EXECUTE ON PROCEDURE create_expiry_views() FROM PUBLIC;

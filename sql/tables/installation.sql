@@ -14,8 +14,8 @@ BEGIN
         audit boolean NOT NULL DEFAULT false,
         audit_kept interval NOT NULL DEFAULT '1 year' CHECK (audit_kept >= '1 day')
     );
-    COMMENT ON TABLE shortener.installation IS 'version of the tables, and the key of the tags in notifications';
-    COMMENT ON COLUMN shortener.installation.derived_objects IS 'fingerprint of the views and triggers as install() left them';
+    COMMENT ON TABLE shortener.installation IS 'version of the tables, key of the tags in notifications, and whether the audit is on';
+    COMMENT ON COLUMN shortener.installation.derived_objects IS 'fingerprint of the views, triggers and policies as install() left them';
     COMMENT ON COLUMN shortener.installation.audit IS 'whether changes of links are written to link_audit; see enable_audit()';
     COMMENT ON COLUMN shortener.installation.audit_kept IS 'how long entries are kept';
 END $$;

@@ -4,19 +4,19 @@ CREATE FUNCTION before_link_update() RETURNS trigger
     LANGUAGE c VOLATILE
     AS 'MODULE_PATHNAME', 'shortener_before_link_update';
 COMMENT ON FUNCTION before_link_update() IS
-    'trigger of link: keeps updated_at';
+    'trigger of link: sets updated_at, and makes a link that leads elsewhere a link of its own';
 
 CREATE FUNCTION after_link_insert() RETURNS trigger
     LANGUAGE c VOLATILE
     AS 'MODULE_PATHNAME', 'shortener_after_link_insert';
 COMMENT ON FUNCTION after_link_insert() IS
-    'trigger of link: refuses reserved and retired codes, and tells caches of links that may have been asked for';
+    'trigger of link: refuses URLs that are not allowed, and reserved and retired codes; tells caches of links that may have been asked for';
 
 CREATE FUNCTION after_link_update() RETURNS trigger
     LANGUAGE c VOLATILE
     AS 'MODULE_PATHNAME', 'shortener_after_link_update';
 COMMENT ON FUNCTION after_link_update() IS
-    'trigger of link: refuses changes of a code, and tells caches which codes changed';
+    'trigger of link: refuses URLs that are not allowed, and changes of a code; tells caches which codes changed';
 
 CREATE FUNCTION after_link_delete() RETURNS trigger
     LANGUAGE c VOLATILE
@@ -40,8 +40,8 @@ BEGIN
         PRIMARY KEY (workspace_id, highest)
     );
     COMMENT ON TABLE shortener.retired_number IS
-        'the greatest of these numbers in each workspace: scrambled codes of numbers up to it are never used again, unless a link has them';
-    COMMENT ON COLUMN shortener.retired_number.codes IS 'how many codes have been retired by it';
+        'numbers of removed links whose codes were scrambled: the code of no number up to the highest of a workspace is given out again';
+    COMMENT ON COLUMN shortener.retired_number.codes IS 'how many codes this row has retired';
 
     CREATE TABLE shortener.retired_code (
         workspace_id integer NOT NULL,
@@ -49,7 +49,7 @@ BEGIN
         PRIMARY KEY (workspace_id, short_code)
     );
     COMMENT ON TABLE shortener.retired_code IS
-        'other codes whose link was removed, such as aliases; they are never used again';
+        'all other codes of removed links, such as aliases; they are never given out again';
 
     -- The columns stand in an order without padding, and the usual link is 176 bytes with a URL of 100: fixed
     -- width first, then those that are mostly NULL or variable.
@@ -93,11 +93,11 @@ BEGIN
     COMMENT ON TABLE shortener.link IS 'the links; a deleted one stays as a row, and keeps its code';
     COMMENT ON COLUMN shortener.link.id IS 'number behind a generated code';
     COMMENT ON COLUMN shortener.link.updated_at IS 'last change; NULL: none since creation';
-    COMMENT ON COLUMN shortener.link.expires_at IS 'gone from then on; NULL: never';
+    COMMENT ON COLUMN shortener.link.expires_at IS 'from then on the link is gone; NULL: never';
     COMMENT ON COLUMN shortener.link.url_digest IS
         'of the normalized URL, keyed: 11 bytes of SHA-256(key of the workspace || normalized URL); NULL: a link of its own, which create-or-get never returns';
     COMMENT ON COLUMN shortener.link.original_url IS 'where the visitor is sent';
-    COMMENT ON COLUMN shortener.link.created_by IS 'the user whose API key made the link, as user:ID; without one the database role that called create_link';
+    COMMENT ON COLUMN shortener.link.created_by IS 'user whose API key made the link, as user: and the id; without one, the database role that called create_link, or NULL for a link of shorten';
 END $$;
 COMMENT ON PROCEDURE create_link_tables() IS 'step of install()';
 REVOKE EXECUTE ON PROCEDURE create_link_tables() FROM PUBLIC;

@@ -29,11 +29,11 @@ BEGIN
         created_at timestamptz NOT NULL DEFAULT now(),
         deleted_at timestamptz
     );
-    COMMENT ON TABLE shortener.workspace IS 'tenants; everything else belongs to one of them';
+    COMMENT ON TABLE shortener.workspace IS 'tenants, to which links, users, API keys and clicks belong';
     COMMENT ON COLUMN shortener.workspace.rules IS 'rules of normalize_url by which two URLs count as the same';
     COMMENT ON COLUMN shortener.workspace.default_ttl IS 'life of a link made without expires_at; NULL: it does not expire';
     COMMENT ON COLUMN shortener.workspace.not_found_text IS 'text of the 404 page; NULL: the built-in one';
-    COMMENT ON COLUMN shortener.workspace.deleted_at IS 'from then on all links answer 410, and nobody works in it; NULL: not deleted';
+    COMMENT ON COLUMN shortener.workspace.deleted_at IS 'from then on all links answer 410, and no function accepts the workspace; NULL: not deleted';
     COMMENT ON COLUMN shortener.workspace.gone_text IS 'text of the 410 page; NULL: the built-in one';
 
     -- Apart from workspace, so that a role may read that one without this one.
@@ -51,7 +51,7 @@ BEGIN
     );
     CREATE INDEX domain_workspace_id ON shortener.domain (workspace_id);
     COMMENT ON TABLE shortener.domain IS
-        'our own hosts, without port and trailing dot, and whose codes they serve; no link may lead to one';
+        'hosts of this shortener, without port and trailing dot, and the workspace whose codes they serve; no link may lead to one';
 
     CREATE TABLE shortener.blocked_host (
         pattern text COLLATE "C" PRIMARY KEY CHECK (pattern ~ '^(\[[0-9a-f:]+\]|(\*\.)?[^[:upper:][:space:]/:@*]*[^[:upper:][:space:]/:@*.])$'),
@@ -63,7 +63,7 @@ BEGIN
     CREATE TABLE shortener.reserved_code (
         code text COLLATE "C" PRIMARY KEY CONSTRAINT reserved_code_must_be_lower_case CHECK (code = lower(code))
     );
-    COMMENT ON TABLE shortener.reserved_code IS 'words that are not used as codes in any workspace, in lower case';
+    COMMENT ON TABLE shortener.reserved_code IS 'words that no workspace uses as codes, in lower case';
     INSERT INTO shortener.reserved_code
         SELECT unnest('{admin,api,app,auth,dashboard,docs,help,health,login,logout,register,signup,settings,status,
                         support,www,web,assets,static}'::text[]);
