@@ -1,4 +1,4 @@
-# Whatever runs with the rights of another, or on a table of anybody's, has a decision in SECURITY.md.
+# Whatever runs with the rights of the tables' owner, or on a table of anybody's, has a decision in SECURITY.md.
 use strict;
 use warnings;
 
@@ -14,7 +14,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION shortener CASCADE; CALL shortener
 sub rows { return split /\n/, $node->safe_psql('postgres', $_[0]); }
 
 my $document = slurp_file('SECURITY.md');
-my ($sections) = $document =~ /^## What runs with the rights of another\n(.*?)^## /ms or die 'no list of sections';
+my ($sections) = $document =~ /^## What runs with the rights of the tables' owner\n(.*?)^## /ms or die 'no list of sections';
 my ($triggers) = $document =~ /^## Triggers\n(.*?)^## /ms or die 'no list of triggers';
 
 # Tables in sections.
@@ -22,7 +22,11 @@ my %decided;    # table => access
 while ($sections =~ /^\| (`[^|]*`) \| ([a-z, ]+) \|/mg)
 {
 	my $access = $2;
-	$decided{$_} = $access for $1 =~ /`(\w+)`/g;
+	for my $table ($1 =~ /`(\w+)`/g)
+	{
+		ok(!$decided{$table}, "table $table is listed once");
+		$decided{$table} = $access;
+	}
 }
 my $uses = 0;
 for my $file (glob 'extension/pg/*.cpp')
@@ -50,7 +54,9 @@ cmp_ok($uses, '>', 3, "$uses sections");
 # Functions.
 is_deeply([ rows(q{SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.prosecdef AND n.nspname = 'shortener'}) ], [],
 	'no function is SECURITY DEFINER');
-my %named = map { $_ => 1 } $triggers =~ /^\| `(\w+)`/mg;
+my %named;
+$named{$_}++ for $triggers =~ /^\| `(\w+)`/mg;
+is_deeply([ grep { $named{$_} > 1 } sort keys %named ], [], 'no trigger function is listed twice');
 ok($named{$_}, "trigger function $_ is decided")
   for rows(q{SELECT proname FROM pg_proc WHERE pronamespace = 'shortener'::regnamespace AND prorettype = 'trigger'::regtype});
 is_deeply([ rows(q{SELECT DISTINCT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'shortener'::regnamespace AND c.relkind = 'v'
