@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::string_view html = "text/html; charset=utf-8";
 constexpr std::string_view json = "application/json";
-constexpr std::string_view plain = "text/plain; charset=utf-8";
 // The page needs its own style sheet and nothing else. The hash is that of the bytes between the style tags,
 // checked by a test.
 constexpr std::string_view page_policy =
@@ -95,14 +94,6 @@ void set_page(Response& response, const Request& request, std::string_view text)
         .append("</small>\n</main>\n");
 }
 
-Response text_response(int status, std::string_view body) {
-    Response response;
-    response.status = status;
-    response.content_type = plain;
-    response.body = body;
-    return response;
-}
-
 } // namespace
 
 Response respond(const Request& request, const Resolution& resolution, const PageTexts* texts,
@@ -173,12 +164,6 @@ Response respond_favicon(const Request& request) {
     Response response;
     response.status = 204;
     response.max_age = 86400;
-    return response;
-}
-
-Response respond_refused(int status) {
-    Response response = text_response(status, std::string(reason(status)) + "\n");
-    response.close = true;
     return response;
 }
 

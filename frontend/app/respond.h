@@ -15,7 +15,5 @@ Response respond_not_found(const Request& request);
 Response respond_unavailable(const Request& request);
 Response respond_robots(const Request& request);
 Response respond_favicon(const Request& request);
-// The connection is closed after it.
-Response respond_refused(int status);
 
 } // namespace shortener

@@ -10,13 +10,13 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "app/clicks.h"
 #include "app/router.h"
 #include "app/visit.h"
 #include "app/visitor_address.h"
 #include "cache/cache.h"
 #include "cache/flights.h"
 #include "cache/workspace_cache.h"
+#include "click.h"
 #include "database/client.h"
 #include "database/codes.h"
 #include "database/page_texts.h"

@@ -10,7 +10,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "app/clicks.h"
+#include "click.h"
 #include "database/batch_queue.h"
 #include "metrics.h"
 

@@ -26,6 +26,20 @@ std::string_view reason(int status) noexcept {
     }
 }
 
+Response text_response(int status, std::string_view body) {
+    Response response;
+    response.status = status;
+    response.content_type = "text/plain; charset=utf-8";
+    response.body = body;
+    return response;
+}
+
+Response refusal(int status) {
+    Response response = text_response(status, std::string(reason(status)) + "\n");
+    response.close = true;
+    return response;
+}
+
 std::string http_date() {
     char text[40];
     const std::time_t now = std::time(nullptr);

@@ -43,6 +43,12 @@ struct Response {
     std::string body;                 // for HEAD as well: the transport leaves it out and keeps its length
 };
 
+// A response with a body of plain text.
+Response text_response(int status, std::string_view body);
+
+// The answer to a request that is not served. The connection is closed after it.
+Response refusal(int status);
+
 // The reason phrase of a status that this program sends.
 std::string_view reason(int status) noexcept;
 

@@ -11,8 +11,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
-#include "app/respond.h"
-
 namespace shortener {
 
 namespace asio = boost::asio;
@@ -115,7 +113,7 @@ asio::awaitable<bool> Session::write() {
 
 void Session::refuse(int status) {
     handler().request_refused(status);
-    append(respond_refused(status));
+    append(refusal(status));
 }
 
 // Writes the last answer. False, for the callers: the connection is at its end.

@@ -22,7 +22,6 @@
 #define CROW_DISABLE_STATIC_DIR // or Crow would serve what is in ./static
 #include <crow.h>
 
-#include "app/respond.h"
 #include "http/host.h"
 #include "log.h"
 
@@ -78,7 +77,7 @@ class Loop {
         std::future<Response> later = promise->get_future();
         while (later.wait_for(tick_interval) != std::future_status::ready) {
             if (stopped_)
-                return respond_refused(503);
+                return refusal(503);
         }
         return later.get();
     }
@@ -177,7 +176,7 @@ class Transport::Implementation {
         std::string host;
         Response response;
         if (asked.headers.count("Host") > 1 || !read_host(field(asked, "Host"), host)) {
-            response = respond_refused(400);
+            response = refusal(400);
         } else {
             request.method = asked.method == crow::HTTPMethod::Get    ? Method::get
                              : asked.method == crow::HTTPMethod::Head ? Method::head

@@ -168,7 +168,7 @@ TEST(Respond, AnswersLocally) {
     EXPECT_EQ(respond_favicon(with(Method::get)).status, 204);
     EXPECT_EQ(respond_favicon(with(Method::other)).status, 405);
     EXPECT_EQ(respond_not_found(with(Method::get)).status, 404);
-    EXPECT_TRUE(respond_refused(400).close);
+    EXPECT_TRUE(refusal(400).close);
 }
 
 TEST(Respond, WritesBytes) {
