@@ -89,12 +89,17 @@ class Service final : public Handler {
     Resolution scratch_;         // of a look-up, reused for its storage
 };
 
-// Serves /healthz, /readyz and /metrics.
+// Serves /healthz, /readyz and /metrics. Its own requests and connections are not counted.
 class AdminService final : public Handler {
   public:
     explicit AdminService(const Shared& shared) : shared_(shared) {}
 
     std::shared_ptr<PendingRequest> answer(const Request& request, Response& response) override;
+    void tick(Clock::time_point) override {}
+    void request_refused(int) override {}
+    void connection_opened() override {}
+    void connection_closed() override {}
+    void connection_refused() override {}
 
   private:
     const Shared& shared_;

@@ -28,13 +28,13 @@ class Handler {
     // returned, which needs the request no longer.
     virtual std::shared_ptr<PendingRequest> answer(const Request& request, Response& response) = 0;
     // Called several times a second.
-    virtual void tick(Clock::time_point) {}
+    virtual void tick(Clock::time_point now) = 0;
 
     // What the transport did on its own: with a request, and with a connection.
-    virtual void request_refused(int /* status */) {}
-    virtual void connection_opened() {}
-    virtual void connection_closed() {}
-    virtual void connection_refused() {}
+    virtual void request_refused(int status) = 0;
+    virtual void connection_opened() = 0;
+    virtual void connection_closed() = 0;
+    virtual void connection_refused() = 0;
 };
 
 } // namespace shortener
