@@ -7,7 +7,7 @@
 
 namespace shortener {
 
-std::string_view host_key(std::string_view host, std::span<char> storage) noexcept {
+std::string_view host_from_header(std::string_view host, std::span<char> storage) noexcept {
     // An IPv6 address has colons of its own, in brackets.
     const std::size_t address = host.starts_with('[') ? host.find(']') : 0;
     if (address != host.npos)

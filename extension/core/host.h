@@ -9,7 +9,7 @@ namespace shortener {
 // The host of an HTTP Host header as the domain table has it: without port and without a trailing dot, ASCII
 // letters in lower case. What is no host stays something that no table has.
 // `storage` has room for `host`; the answer is a view into it.
-std::string_view host_key(std::string_view host, std::span<char> storage) noexcept;
+std::string_view host_from_header(std::string_view host, std::span<char> storage) noexcept;
 
 // Longer hosts, and those of more labels, are none that DNS can have.
 inline constexpr std::size_t host_max_length = 253;

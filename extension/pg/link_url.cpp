@@ -39,8 +39,8 @@ Digest digest_of(const Workspace& workspace, std::string_view key) {
 }
 
 // More than one dot at the end of a host leads nowhere else than none.
-std::string_view host_of(const Url& url, std::span<char> storage) {
-    std::string_view host = host_key(url.hostname, storage);
+std::string_view host_without_dots(const Url& url, std::span<char> storage) {
+    std::string_view host = host_from_header(url.hostname, storage);
     while (host.ends_with('.'))
         host.remove_suffix(1);
     return host;
@@ -52,7 +52,7 @@ LinkError error_of(const Url& url) {
     if (url.has_credentials())
         return LinkError::has_credentials;
     char host[link_url_max_length];
-    if (is_longer_than_dns(host_of(url, host)))
+    if (is_longer_than_dns(host_without_dots(url, host)))
         return LinkError::host_too_long;
     return LinkError::none;
 }
@@ -73,7 +73,7 @@ CheckedUrl check_url(const Workspace& workspace, std::string_view given) {
         checked.digest = digest_of(workspace, key);
         checked.href = copy(url.href);
         char host[link_url_max_length];
-        checked.host = copy(host_of(url, host));
+        checked.host = copy(host_without_dots(url, host));
     }
     buffer.release();
     return checked;

@@ -21,6 +21,6 @@ SHORTENER_FUNCTION(shortener_random_key) {
 SHORTENER_FUNCTION(shortener_host_from_header) {
     const std::string_view host = text_argument(fcinfo, 0);
     text* const key = static_cast<text*>(palloc(VARHDRSZ + host.size()));
-    SET_VARSIZE(key, VARHDRSZ + host_key(host, {VARDATA(key), host.size()}).size());
+    SET_VARSIZE(key, VARHDRSZ + host_from_header(host, {VARDATA(key), host.size()}).size());
     PG_RETURN_TEXT_P(key);
 }

@@ -396,7 +396,7 @@ std::optional<int32> serving_workspace(std::string_view header) {
     char storage[2 * host_max_length];
     if (!header.empty() && header.size() <= sizeof storage) {
         HostEntry entry;
-        if (!find_host(host_key(header, storage), entry)) {
+        if (!find_host(host_from_header(header, storage), entry)) {
             UnknownHosts unknown;
             unknown.add(entry);
             unknown.read();

@@ -11,7 +11,7 @@ namespace {
 // The storage is exactly as large as the contract says, so that the address sanitizer sees a byte too many.
 std::string key_of(std::string_view host) {
     std::vector<char> storage(host.size());
-    return std::string(host_key(host, storage));
+    return std::string(host_from_header(host, storage));
 }
 
 std::vector<std::string> patterns_of(std::string_view host) {
