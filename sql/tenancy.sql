@@ -11,26 +11,33 @@ CREATE FUNCTION update_workspace(
     LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    violated text;
 BEGIN
     PERFORM shortener.require_install();
     IF rules IS NOT NULL THEN
         PERFORM shortener.normalize_url('http://example.com/', rules); -- refuses unknown rules
     END IF;
-    -- Two statements, because an admin may change all but the slug: a slug that is taken would tell of another tenant.
-    UPDATE shortener.workspace w
-        SET name = coalesce(update_workspace.name, w.name),
-            code_style = coalesce(update_workspace.code_style, w.code_style),
-            rules = coalesce(update_workspace.rules, w.rules),
-            default_ttl = CASE WHEN update_workspace.default_ttl IS NULL THEN w.default_ttl
-                               ELSE nullif(update_workspace.default_ttl, '0') END,
-            redirect_status = coalesce(update_workspace.redirect_status, w.redirect_status)
-        WHERE w.slug = update_workspace.slug;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    IF new_slug <> slug THEN
-        UPDATE shortener.workspace w SET slug = new_slug WHERE w.slug = update_workspace.slug;
-    END IF;
+    BEGIN
+        -- Two statements, because an admin may change all but the slug: a slug that is taken would tell of another tenant.
+        UPDATE shortener.workspace w
+            SET name = coalesce(update_workspace.name, w.name),
+                code_style = coalesce(update_workspace.code_style, w.code_style),
+                rules = coalesce(update_workspace.rules, w.rules),
+                default_ttl = CASE WHEN update_workspace.default_ttl IS NULL THEN w.default_ttl
+                                   ELSE nullif(update_workspace.default_ttl, '0') END,
+                redirect_status = coalesce(update_workspace.redirect_status, w.redirect_status)
+            WHERE w.slug = update_workspace.slug;
+        IF NOT FOUND THEN
+            RETURN false;
+        END IF;
+        IF new_slug <> slug THEN
+            UPDATE shortener.workspace w SET slug = new_slug WHERE w.slug = update_workspace.slug;
+        END IF;
+    EXCEPTION WHEN check_violation OR unique_violation OR numeric_value_out_of_range THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        PERFORM shortener.raise_invalid_workspace(SQLSTATE, violated, coalesce(new_slug, slug), code_style, default_ttl, redirect_status);
+    END;
     RETURN true;
 END $$;
 COMMENT ON FUNCTION update_workspace(text, text, text, text, text[], interval, integer) IS

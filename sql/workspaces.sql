@@ -63,6 +63,28 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION raise_invalid(text, text) IS 'raises the error for a value that a constraint of the tables has refused';
 
+CREATE FUNCTION raise_invalid_workspace(state text, constraint_name text, slug text, code_style text, default_ttl interval,
+                                        redirect_status integer) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    CASE state
+        WHEN '23505' THEN
+            RAISE 'workspace "%" already exists', left(slug, 64) USING ERRCODE = 'unique_violation';
+        WHEN '22003' THEN -- it does not fit into the column
+            PERFORM shortener.raise_invalid('workspace_redirect_status_check', redirect_status::text);
+        ELSE
+            PERFORM shortener.raise_invalid(constraint_name, CASE constraint_name
+                WHEN 'workspace_code_style_check' THEN code_style
+                WHEN 'workspace_redirect_status_check' THEN redirect_status::text
+                WHEN 'workspace_default_ttl_check' THEN default_ttl::text
+                ELSE slug END);
+    END CASE;
+END $$;
+COMMENT ON FUNCTION raise_invalid_workspace(text, text, text, text, interval, integer) IS
+    'raises the error for a property of a workspace that the table has refused with that SQLSTATE and constraint';
+
 CREATE FUNCTION create_workspace(
     slug text,
     name text = NULL,
@@ -87,18 +109,9 @@ BEGIN
             VALUES (create_workspace.slug, coalesce(create_workspace.name, create_workspace.slug), create_workspace.code_style,
                     create_workspace.rules, create_workspace.default_ttl, create_workspace.redirect_status)
             RETURNING id INTO new_id;
-    EXCEPTION
-        WHEN check_violation THEN
-            GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
-            PERFORM shortener.raise_invalid(violated, CASE violated
-                WHEN 'workspace_code_style_check' THEN code_style
-                WHEN 'workspace_redirect_status_check' THEN redirect_status::text
-                WHEN 'workspace_default_ttl_check' THEN default_ttl::text
-                ELSE slug END);
-        WHEN numeric_value_out_of_range THEN
-            PERFORM shortener.raise_invalid('workspace_redirect_status_check', redirect_status::text);
-        WHEN unique_violation THEN
-            RAISE 'workspace "%" already exists', slug USING ERRCODE = 'unique_violation';
+    EXCEPTION WHEN check_violation OR unique_violation OR numeric_value_out_of_range THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+        PERFORM shortener.raise_invalid_workspace(SQLSTATE, violated, slug, code_style, default_ttl, redirect_status);
     END;
     INSERT INTO shortener.workspace_key (workspace_id, key) VALUES (new_id, shortener.random_key());
     RETURN new_id;

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(28);
+SELECT plan(33);
 
 SELECT create_workspace('acme', default_ttl => '1 day');
 SELECT add_domain('go.acme.example', 'acme');
@@ -15,7 +15,13 @@ SELECT is(update_workspace('acme'), true, 'NULL changes nothing');
 SELECT is((SELECT name FROM workspace WHERE slug = 'acme'), 'Acme Inc.', 'nothing');
 SELECT is(update_workspace('nobody', name => 'x'), false, 'no such workspace');
 SELECT throws_ok($$ SELECT update_workspace('acme', rules => '{sort}') $$, '22023', NULL, 'an unknown rule');
-SELECT throws_ok($$ SELECT update_workspace('acme', new_slug => 'default') $$, '23505', NULL, 'a slug that is taken');
+SELECT throws_ok($$ SELECT update_workspace('acme', new_slug => 'default') $$, '23505', 'workspace "default" already exists', 'a slug that is taken');
+SELECT throws_ok(format('SELECT update_workspace(''acme'', %s)', argument), '23514', message, message) FROM (VALUES
+    ($$ new_slug => 'A' $$, 'workspace slug "A" is not valid'),
+    ($$ code_style => 'random' $$, 'code style "random" is not valid'),
+    ($$ redirect_status => 303 $$, 'redirect status 303 is not valid'),
+    ($$ redirect_status => 100000 $$, 'redirect status 100000 is not valid'),
+    ($$ default_ttl => '-1 day' $$, 'default_ttl "-1 days" is not valid')) e (argument, message);
 SELECT is(update_workspace('acme', new_slug => 'apex'), true, 'another slug');
 SELECT is(shorten('https://example.com/', 'apex'), :'code', 'the same links');
 SELECT throws_ok($$ SELECT shorten('https://example.com/', 'acme') $$, '42704', NULL, 'under that name alone');
