@@ -30,7 +30,7 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF NOT scopes <@ shortener.current_scopes() THEN
-        RAISE 'an API key cannot make one with more scopes than its own' USING ERRCODE = 'insufficient_privilege';
+        RAISE 'an API key cannot create one with more scopes than its own' USING ERRCODE = 'insufficient_privilege';
     END IF;
     IF expires_at <= now() THEN
         RAISE 'expires_at "%" is in the past', expires_at USING ERRCODE = 'invalid_parameter_value';

@@ -20,7 +20,7 @@ AS $$
 BEGIN
     PERFORM shortener.require_owner();
     IF keep < '1 day' THEN
-        RAISE 'entries must be kept for at least a day' USING ERRCODE = 'invalid_parameter_value';
+        RAISE 'audit entries must be kept for at least a day' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     UPDATE shortener.installation SET audit_kept = keep WHERE keep IS NOT NULL;
     UPDATE shortener.installation SET audit = true WHERE NOT audit;

@@ -393,8 +393,11 @@ BEGIN
     IF keep_events IS NULL OR keep_hours IS NULL OR keep_days IS NULL OR keep_months IS NULL OR ahead IS NULL THEN
         RAISE 'the arguments of maintain_clicks must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    IF least(keep_events, keep_hours, keep_days, keep_months) < '1 day' OR ahead < '0' THEN
+    IF least(keep_events, keep_hours, keep_days, keep_months) < '1 day' THEN
         RAISE 'clicks must be kept for at least a day' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF ahead < '0' THEN
+        RAISE 'ahead must not be negative' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM shortener.require_install();
     IF pg_is_in_recovery() THEN

@@ -29,7 +29,7 @@ BEGIN
         WHERE c.relnamespace = 'shortener'::regnamespace AND c.relname = ANY (tables) AND u.rolsuper AND NOT o.rolsuper
         LIMIT 1;
     IF FOUND THEN
-        RAISE 'a superuser must not do this to tables of role "%"', foreign_owner USING
+        RAISE 'a superuser must not run this job on tables of role "%"', foreign_owner USING
             ERRCODE = 'insufficient_privilege',
             DETAIL = 'Triggers of that role would run with the rights of a superuser.',
             HINT = format('Connect as role %I and run it there.', foreign_owner);
@@ -95,7 +95,7 @@ BEGIN
         RETURN;
     END IF;
     IF older_than < margin THEN
-        RAISE NOTICE 'links are kept for at least % after their expiry, to allow for clocks that disagree', margin;
+        RAISE NOTICE 'links are kept for at least % after their expiry, because clocks may disagree', margin;
     END IF;
     cutoff := started - greatest(older_than, margin);
 

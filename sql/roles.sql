@@ -185,11 +185,12 @@ AS $$
 BEGIN
     PERFORM shortener.require_owner();
     IF capability IS NULL OR capability NOT IN ('redirector', 'writer', 'analyst', 'admin') THEN
-        RAISE '"%" is not a capability', left(capability, 64) USING ERRCODE = 'invalid_parameter_value',
+        RAISE '"%" is not a valid capability', left(capability, 64) USING ERRCODE = 'invalid_parameter_value',
             HINT = 'The capabilities are redirector, writer, analyst and admin.';
     END IF;
     IF capability = 'redirector' AND workspace IS NOT NULL THEN
-        RAISE 'a redirector serves every workspace' USING ERRCODE = 'invalid_parameter_value';
+        RAISE 'a redirector cannot be bound to a workspace' USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = 'It serves every workspace.';
     END IF;
     INSERT INTO shortener.role_access AS a (role, capability)
         VALUES (shortener.role_oid(grant_access.role), grant_access.capability) ON CONFLICT DO NOTHING;

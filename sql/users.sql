@@ -36,7 +36,7 @@ BEGIN
         RAISE '"%" is not a valid email address', left(email, 64) USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF role NOT IN ('admin', 'member', 'viewer') THEN
-        RAISE '"%" is not a role of users', left(role, 64) USING ERRCODE = 'invalid_parameter_value',
+        RAISE '"%" is not a valid role of a user', left(role, 64) USING ERRCODE = 'invalid_parameter_value',
             HINT = 'The roles are admin, member and viewer.';
     END IF;
 END $$;

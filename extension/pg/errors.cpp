@@ -128,7 +128,7 @@ constexpr Entry<LinkError> link_errors[] = {
      {ERRCODE_UNIQUE_VIOLATION, "short code \"%s\" is taken", nullptr, "Choose another alias."}},
     {LinkError::no_free_code,
      {ERRCODE_PROGRAM_LIMIT_EXCEEDED, "found no free short code in %s attempts", nullptr,
-      "Aliases may have taken the codes; a further call goes on from here."}},
+      "Aliases may have taken these codes; another call tries the next ones."}},
     {LinkError::hidden_link,
      {ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "link \"%s\" could be neither created nor found",
       "A trigger or a row-level security policy on shortener.link drops or hides it.", nullptr}},

@@ -175,6 +175,7 @@ SELECT is((SELECT sum(clicks) FROM shortener.click_series('b', 'month')), (SELEC
 SELECT is_empty('SELECT * FROM shortener.verify_rollups() WHERE raw_clicks > rolled_up_clicks', 'every raw click that is left is counted');
 SELECT throws_ok('CALL shortener.maintain_clicks(keep_days => NULL)', '22004', NULL, 'a NULL');
 SELECT throws_ok('CALL shortener.maintain_clicks(keep_events => $$1 hour$$)', '22023', NULL, 'too short');
+SELECT throws_ok('CALL shortener.maintain_clicks(ahead => $$-1 day$$)', '22023', 'ahead must not be negative', 'partitions of the past');
 SELECT throws_ok('CALL shortener.rollup_clicks(batch_size => 0)', '22023', 'batch_size must be from 1 to 10000', 'no batch');
 
 -- Purge

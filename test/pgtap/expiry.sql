@@ -150,7 +150,7 @@ SELECT matches(:'answer'::text, 'trigger "seize" of table shortener.link calls a
 DROP TRIGGER seize ON shortener.link;
 ALTER TABLE shortener.link OWNER TO cleaner;
 \set answer `psql -XAtq -c 'CALL shortener.cleanup_expired()' 2>&1`
-SELECT matches(:'answer'::text, 'a superuser must not do this to tables of role "cleaner".*Connect as role cleaner', 'a superuser on tables of another role');
+SELECT matches(:'answer'::text, 'a superuser must not run this job on tables of role "cleaner".*Connect as role cleaner', 'a superuser on tables of another role');
 SELECT is((SELECT rolsuper FROM pg_roles WHERE rolname = 'cleaner'), false, 'the role has won nothing');
 ALTER TABLE shortener.link OWNER TO CURRENT_USER;
 SELECT is((SELECT count(*) FROM shortener.link WHERE short_code LIKE 'held-%'), 2::bigint, 'and nothing was removed');

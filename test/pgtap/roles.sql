@@ -100,7 +100,7 @@ SELECT revoke_access('shortener_test_other');
 
 -- What grant_access grants
 SELECT throws_ok($$ SELECT grant_access('nobody_at_all', 'writer') $$, '42704', 'role "nobody_at_all" does not exist', 'an unknown role');
-SELECT throws_ok($$ SELECT grant_access('shortener_test_writer', 'king') $$, '22023', '"king" is not a capability', 'an unknown capability');
+SELECT throws_ok($$ SELECT grant_access('shortener_test_writer', 'king') $$, '22023', '"king" is not a valid capability', 'an unknown capability');
 SELECT throws_ok($$ SELECT grant_access('shortener_test_redirector', 'redirector', 'default') $$, '22023', NULL, 'a redirector of one workspace');
 SELECT lives_ok($$ SELECT grant_access(role, name) FROM capability $$, 'each capability is granted');
 SELECT lives_ok($$ SELECT grant_access(role, name) FROM capability $$, '... at will again');

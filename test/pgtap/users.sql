@@ -12,7 +12,7 @@ SELECT throws_ok($$ SELECT create_user('ADA@example.com', workspace => 'acme') $
 SELECT lives_ok($$ SELECT create_user('ada@example.com') $$, 'in its workspace');
 SELECT throws_ok(format('SELECT create_user(%L)', email), '22023', NULL, 'no address: ' || coalesce(left(email, 20), 'NULL'))
     FROM (VALUES (NULL), (''), ('ada'), ('a b@example.com'), ('a@b@c'), (repeat('a', 320) || '@example.com')) e (email);
-SELECT throws_ok($$ SELECT create_user('x@example.com', role => 'king') $$, '22023', '"king" is not a role of users', 'an unknown role');
+SELECT throws_ok($$ SELECT create_user('x@example.com', role => 'king') $$, '22023', '"king" is not a valid role of a user', 'an unknown role');
 SELECT throws_ok($$ SELECT create_user('x@example.com', workspace => 'nobody') $$, '42704', NULL, 'an unknown workspace');
 
 -- From an identity provider
