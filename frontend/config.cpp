@@ -185,9 +185,8 @@ constexpr const char* several = nullptr;
 
 const Option all_options[] = {
     {"database", "CONNINFO", "",
-     "libpq connection string of the database to read from; several hosts are allowed. Parts left out come "
-     "from libpq's "
-     "own PG… variables",
+     "libpq connection string of the database to read from; several hosts are allowed. What it leaves out is "
+     "taken from libpq's environment variables, such as PGHOST",
      [](Config& c, const Value& v) { c.database = v.conninfo(); }},
     {"primary", "CONNINFO", "",
      "connection string of the primary, for LISTEN and clicks, when --database is a standby",
@@ -199,7 +198,7 @@ const Option all_options[] = {
      "where to serve links, an address or a name; may be given several times (default 127.0.0.1:8080)",
      [](Config& c, const Value& v) { c.listen = v.endpoints(); }},
     {"admin-listen", "ADDRESS:PORT", "127.0.0.1:8081",
-     "where to serve /healthz, /readyz and /metrics; \"off\" for nowhere",
+     "where to serve /healthz, /readyz and /metrics; \"off\" to serve them nowhere",
      [](Config& c, const Value& v) {
          c.admin_listen = v.text() == "off" ? std::vector<tcp::endpoint>() : v.endpoints();
      }},
@@ -210,42 +209,43 @@ const Option all_options[] = {
      }},
     {"cache-size", "SIZE", "256MB", "memory for cached answers; 0 caches nothing",
      [](Config& c, const Value& v) { c.cache_size = v.bytes(0, 1024 * gigabyte); }},
-    {"cache-ttl", "TIME", "1h", "keep no answer for longer, whatever the database allows",
+    {"cache-ttl", "TIME", "1h", "longest time that an answer is kept, even if the database allows more",
      [](Config& c, const Value& v) {
          c.cache_ttl = std::chrono::duration_cast<std::chrono::seconds>(v.time(second, 24 * hour));
      }},
     {"database-timeout", "TIME", "700ms", "answer 503 when the database takes longer",
      [](Config& c, const Value& v) { c.database_timeout = v.time(10, hour); }},
     {"standby-delay", "TIME", "1s",
-     "after a link has changed, do not cache what a standby says of it for this long, because it may not "
-     "know yet",
+     "how long after a change of a link the answers of a standby about it are not cached, because it may not "
+     "know of the change yet",
      [](Config& c, const Value& v) { c.standby_delay = v.time(0, hour); }},
     {"clicks", "on|off", "on", "record clicks in the database",
      [](Config& c, const Value& v) { c.clicks = v.on_or_off(); }},
     {"click-buffer", "SIZE", "64MB",
-     "memory for clicks that wait for the database; more are dropped and counted",
+     "memory for clicks, and visits of unknown codes, that wait for the database; more are dropped and "
+     "counted",
      [](Config& c, const Value& v) { c.click_buffer = v.bytes(1 << 20, 1024 * gigabyte); }},
-    {"max-connections", "N", "10000", "connections open at once; more are closed as they come",
+    {"max-connections", "N", "10000", "connections open at once; further ones are closed at once",
      [](Config& c, const Value& v) { c.max_connections = v.count(1, 10000000); }},
-    {"max-header-size", "SIZE", "16kB", "431 for more",
+    {"max-header-size", "SIZE", "16kB", "size of request line and header fields; 431 for more",
      [](Config& c, const Value& v) { c.limits.head_bytes = v.bytes(256, 1 << 20); }},
-    {"max-headers", "N", "100", "431 for more",
+    {"max-headers", "N", "100", "number of header fields; 431 for more",
      [](Config& c, const Value& v) { c.limits.fields = v.count(1, 10000); }},
-    {"max-target-size", "SIZE", "4kB", "414 for more",
+    {"max-target-size", "SIZE", "4kB", "size of path and query; 414 for more",
      [](Config& c, const Value& v) { c.limits.target_bytes = v.bytes(64, 1 << 20); }},
-    {"max-body-size", "SIZE", "64kB", "413 for more; bodies are read and thrown away",
+    {"max-body-size", "SIZE", "64kB", "size of a body, which is read and discarded; 413 for more",
      [](Config& c, const Value& v) { c.limits.body_bytes = v.bytes(0, gigabyte); }},
     {"idle-timeout", "TIME", "60s", "close a connection without a request for this long",
      [](Config& c, const Value& v) { c.idle_timeout = v.time(100, 24 * hour); }},
-    {"request-timeout", "TIME", "10s", "408 for a request that took longer to arrive",
+    {"request-timeout", "TIME", "10s", "answer 408 if a request takes longer to arrive",
      [](Config& c, const Value& v) { c.request_timeout = v.time(100, hour); }},
-    {"write-timeout", "TIME", "10s", "close a connection whose client reads no answer for this long",
+    {"write-timeout", "TIME", "10s", "close a connection whose client does not read the answer for this long",
      [](Config& c, const Value& v) { c.write_timeout = v.time(100, hour); }},
     {"shutdown-timeout", "TIME", "10s",
-     "on SIGTERM, time for requests under way, and as much again for clicks",
+     "on SIGTERM, time for requests under way, and as long again for clicks",
      [](Config& c, const Value& v) { c.shutdown_timeout = v.time(0, hour); }},
     {"trusted-proxy", "NETWORK", several,
-     "believe X-Forwarded-For from this network; may be given several times",
+     "trust X-Forwarded-For from this address or network; may be given several times",
      [](Config& c, const Value& v) { c.trusted_proxies = v.networks(); }},
     {"log-level", "LEVEL", "info", "error, warning, info or debug",
      [](Config& c, const Value& v) { c.log_level = v.log_level(); }},
@@ -323,7 +323,7 @@ void print_help(std::ostream& out, const po::options_description& options) {
            "TIME is a number of milliseconds, or of ms, s, min or h, such as 10s.\n"
            "\nEvery option may also be given in the environment, as --cache-size is in "
            "SHORTENERD_CACHE_SIZE,\n"
-           "and, without the dashes, in the file that --config names: one NAME = VALUE a line, # begins a "
+           "and, without the dashes, in the file that --config names: one NAME = VALUE per line; # begins a "
            "comment.\n"
            "A flag wins over the environment, the environment over the file.\n";
 }
