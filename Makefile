@@ -13,7 +13,8 @@ SHLIB_LINK = -lstdc++ -licuuc -lre2 -lyaml -lmaxminddb
 # The extension's script is these topics, in this order: the tables of each topic, then install(), then the functions.
 SQL_PARTS = prepare codes urls visitors \
 	tables/installation tables/workspaces tables/links tables/expiry tables/clicks tables/tags tables/access tables/audit session install \
-	workspaces tenancy links tags resolve expiry clicks click_reports users api_keys roles audit jobs
+	procedures partitions workspaces tenancy links tags resolve expiry visitor_counters clicks click_rollup click_maintenance \
+	click_statistics click_reports users api_keys roles audit jobs
 DATA_built = sql/shortener--$(EXTVERSION).sql
 DATA = $(wildcard sql/shortener--*--*.sql)
 EXTRA_CLEAN = .build $(OBJS:.o=.d) frontend/shortenerd

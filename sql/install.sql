@@ -10,6 +10,22 @@ CREATE FUNCTION require_install() RETURNS boolean
 COMMENT ON FUNCTION require_install() IS
     'true, or an error whose hint names install(); immutable, so that it is asked when a query is planned';
 
+CREATE FUNCTION require_owner() RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    owner name;
+BEGIN
+    PERFORM shortener.require_install();
+    SELECT pg_get_userbyid(c.relowner) INTO owner FROM pg_class c WHERE c.oid = 'shortener.click_rollup'::regclass;
+    IF owner <> current_user THEN
+        RAISE 'must be the owner of the tables of shortener' USING ERRCODE = 'insufficient_privilege',
+            HINT = format('Connect as role %I and call it there.', owner);
+    END IF;
+END $$;
+COMMENT ON FUNCTION require_owner() IS 'raises an error unless the caller owns the tables, also for a superuser, who must not run what another owner has added to them';
+
 -- A released version's step is never edited: a later one is added below it, with ALTER TABLE for what is there.
 CREATE PROCEDURE create_tables()
     LANGUAGE plpgsql

@@ -19,3 +19,9 @@ CREATE FUNCTION normalize_url(
     AS 'MODULE_PATHNAME', 'shortener_normalize_url';
 COMMENT ON FUNCTION normalize_url(text, text[]) IS
     'key by which two URLs count as the same: the canonical URL changed by the rules sort_query, strip_tracking, strip_trailing_slash, unify_scheme';
+
+CREATE FUNCTION url_parameter(url text, name text) RETURNS text
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'shortener_url_parameter';
+COMMENT ON FUNCTION url_parameter(text, text) IS
+    'first value of that name in the query of a canonical URL, decoded, cut at 100 bytes; NULL if there is none or it is empty';

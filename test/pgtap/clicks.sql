@@ -190,15 +190,6 @@ SELECT is((SELECT count(*) FROM shortener.click_event WHERE link_id = link('b'))
 SELECT is(shortener.purge_clicks('nothing'), 0::bigint, 'a code that is none');
 SELECT is_empty('SELECT * FROM shortener.verify_rollups() WHERE raw_clicks > rolled_up_clicks', 'other links keep theirs');
 
--- url_parameter
-SELECT is(shortener.url_parameter('https://e/?a=1&ab=2&a=3#?b=4', 'a'), '1', 'the first value');
-SELECT is(shortener.url_parameter('https://e/?a=1&ab=2#?b=4', 'ab'), '2', 'of the whole name');
-SELECT is(shortener.url_parameter('https://e/?a=1#?b=4', 'b'), NULL, 'not from the fragment');
-SELECT is(shortener.url_parameter('https://e/?a=&b', 'a'), NULL, 'an empty value is none');
-SELECT is(shortener.url_parameter('https://e/?a=%C3%A9%2B+%zz%', 'a'), 'é+ %zz%', 'decoded');
-SELECT is(shortener.url_parameter('https://e/?a=%ff%00x', 'a'), '??x', 'what is no text is question marks');
-SELECT is(length(shortener.url_parameter('https://e/?a=' || repeat('x', 2000), 'a')), 100, 'cut');
-
 -- Rights
 CREATE ROLE nobody_of_clicks;
 GRANT USAGE ON SCHEMA shortener TO nobody_of_clicks;

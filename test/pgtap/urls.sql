@@ -1,7 +1,7 @@
 BEGIN;
 CREATE EXTENSION shortener CASCADE;
 SET LOCAL search_path = shortener, public;
-SELECT plan(105);
+SELECT plan(112);
 
 -- What a browser makes of what people paste
 CREATE TEMPORARY TABLE canonical (given text, expected text);
@@ -118,6 +118,15 @@ SELECT throws_ok($$ INSERT INTO page VALUES ('https://h/?a&utm_source=x&b') $$, 
 SELECT is((SELECT string_agg(concat_ws(' ', proname, provolatile, proisstrict, proparallel), ', ' ORDER BY proname COLLATE "C")
     FROM pg_proc WHERE pronamespace = 'shortener'::regnamespace AND proname IN ('canonical_url', 'is_url', 'normalize_url')),
     'canonical_url i t s, is_url i t s, normalize_url i t s', 'volatility, strictness and parallel safety');
+
+-- url_parameter
+SELECT is(shortener.url_parameter('https://e/?a=1&ab=2&a=3#?b=4', 'a'), '1', 'the first value');
+SELECT is(shortener.url_parameter('https://e/?a=1&ab=2#?b=4', 'ab'), '2', 'of the whole name');
+SELECT is(shortener.url_parameter('https://e/?a=1#?b=4', 'b'), NULL, 'not from the fragment');
+SELECT is(shortener.url_parameter('https://e/?a=&b', 'a'), NULL, 'an empty value is none');
+SELECT is(shortener.url_parameter('https://e/?a=%C3%A9%2B+%zz%', 'a'), 'é+ %zz%', 'decoded');
+SELECT is(shortener.url_parameter('https://e/?a=%ff%00x', 'a'), '??x', 'what is no text is question marks');
+SELECT is(length(shortener.url_parameter('https://e/?a=' || repeat('x', 2000), 'a')), 100, 'cut');
 
 SELECT * FROM finish();
 ROLLBACK;
