@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "core/url.h"
-#include "core/url_parameter.h"
-#include "core/utf8.h"
 
 #include "pg/guard.h"
 #include "pg/installation.h"
@@ -562,19 +560,4 @@ SHORTENER_FUNCTION(shortener_record_clicks) {
     }
     SPI_finish();
     PG_RETURN_INT64(is_new ? known : 0);
-}
-
-SHORTENER_FUNCTION(shortener_url_parameter) {
-    const std::string_view url = text_argument(fcinfo, 0);
-    const std::size_t size = url.size();
-    char* const storage = static_cast<char*>(palloc(size + 1));
-    const std::string_view value = url_parameter(url, text_argument(fcinfo, 1), {storage, size});
-    if (value.empty())
-        PG_RETURN_NULL();
-    if (!is_utf8(value) || has_control(value)) // a click must not fail because of what a link says of itself
-        std::replace_if(
-            storage, storage + value.size(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
-    BoundedText<100> cut;
-    cut.assign(ascii_unless_utf8(value));
-    PG_RETURN_DATUM(text_datum(cut.view()));
 }
