@@ -2,16 +2,16 @@
 // are secret.
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "core/url.h"
 
+#include "pg/click_dictionary.h"
+#include "pg/click_salt.h"
 #include "pg/guard.h"
 #include "pg/installation.h"
-#include "pg/owner_section.h"
 #include "pg/plans.h"
 #include "pg/text.h"
 #include "pg/visitor.h"
@@ -38,14 +38,6 @@ namespace {
 // A clock may be ahead of ours by so much.
 constexpr TimestampTz max_ahead = USECS_PER_MINUTE;
 
-// So many rows are added to a dictionary of a workspace a day. What comes after them is unknown: somebody who
-// makes user agents up fills neither the disk nor the processor, which parses each new one.
-constexpr int64 max_new_terms = 2000;
-
-template <typename T> T* allocate(int count) {
-    return static_cast<T*>(palloc_extended(sizeof(T) * (count + 1), MCXT_ALLOC_HUGE));
-}
-
 // An argument that is an array; NULL is one of nulls.
 struct Elements {
     Datum* values = nullptr;
@@ -71,152 +63,6 @@ Elements array_argument(FunctionCallInfo fcinfo, int index, Oid type) {
     deconstruct_array(array, type, length, by_value, alignment, &argument.values, &argument.nulls,
                       &argument.count);
     return argument;
-}
-
-Datum array_of(Datum* elements, int count, Oid type) {
-    int16 length;
-    bool by_value;
-    char alignment;
-    get_typlenbyvalalign(type, &length, &by_value, &alignment);
-    int lower_bound = 1;
-    return PointerGetDatum(
-        construct_md_array(elements, nullptr, 1, &count, &lower_bound, type, length, by_value, alignment));
-}
-
-template <typename Element> Datum array_from(int count, Oid type, Element&& element) {
-    Datum* const elements = allocate<Datum>(count);
-    for (int i = 0; i < count; i++)
-        elements[i] = element(i);
-    return array_of(elements, count, type);
-}
-
-// Different texts, numbered from 0 as they come.
-class Terms {
-  public:
-    explicit Terms(int capacity) : texts_(allocate<std::string_view>(capacity)) {
-        while (slot_count_ < 2 * static_cast<std::size_t>(capacity))
-            slot_count_ *= 2;
-        slots_ = allocate<int>(static_cast<int>(slot_count_));
-        std::fill_n(slots_, slot_count_, none);
-    }
-    int add(std::string_view text) {
-        std::size_t slot = std::hash<std::string_view>()(text) & (slot_count_ - 1);
-        for (; slots_[slot] != none; slot = (slot + 1) & (slot_count_ - 1))
-            if (texts_[slots_[slot]] == text)
-                return slots_[slot];
-        texts_[count_] = text;
-        return slots_[slot] = count_++;
-    }
-    int count() const { return count_; }
-    std::string_view operator[](int i) const { return texts_[i]; }
-
-  private:
-    static constexpr int none = -1;
-    std::string_view* texts_;
-    int* slots_;
-    std::size_t slot_count_ = 16;
-    int count_ = 0;
-};
-
-// A table that gives texts numbers, in each workspace its own.
-struct Dictionary {
-    KeptStatement find; // of the texts the place in the array, the number, and whether last seen before today
-    KeptStatement touch; // says that the numbers were seen today
-    KeptStatement count; // rows first seen today, up to a limit
-    KeptStatement add;   // the texts, seen today
-};
-
-#define DICTIONARY(table, term, columns, values, source)                                                     \
-    Dictionary {                                                                                             \
-        {"SELECT t.place, d.id, d.last_seen OPERATOR(pg_catalog.<) $today"                                   \
-         " FROM pg_catalog.unnest($terms) WITH ORDINALITY t (term, place) CROSS JOIN LATERAL"                \
-         " (SELECT k.id, k.last_seen FROM shortener." table " k"                                             \
-         " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"                                           \
-         " AND k." term " OPERATOR(pg_catalog.=) t.term OFFSET 0) d",                                        \
-         {{"workspace", INT4OID}, {"terms", TEXTARRAYOID}, {"today", DATEOID}}},                             \
-            {"UPDATE shortener." table " SET last_seen = $today"                                             \
-             " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"                                         \
-             " AND id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT k.id FROM shortener." table " k"              \
-             " WHERE k.workspace_id OPERATOR(pg_catalog.=) $workspace"                                       \
-             " AND k.id OPERATOR(pg_catalog.=) ANY ($ids)"                                                   \
-             " AND k.last_seen OPERATOR(pg_catalog.<) $today ORDER BY k.id FOR UPDATE))",                    \
-             {{"workspace", INT4OID}, {"ids", INT4ARRAYOID}, {"today", DATEOID}}},                           \
-            {"SELECT pg_catalog.count(*) FROM (SELECT FROM shortener." table                                 \
-             " WHERE workspace_id OPERATOR(pg_catalog.=) $workspace"                                         \
-             " AND first_seen OPERATOR(pg_catalog.=) $today LIMIT $most) n",                                 \
-             {{"workspace", INT4OID}, {"today", DATEOID}, {"most", INT8OID}}},                               \
-        {                                                                                                    \
-            "INSERT INTO shortener." table " (workspace_id, first_seen, last_seen, " term columns ")"        \
-            " SELECT $workspace, $today, $today, t.term" values                                              \
-            " FROM pg_catalog.unnest($terms) t (term)" source                                                \
-            " ORDER BY t.term COLLATE pg_catalog.\"C\" ON CONFLICT DO NOTHING",                              \
-            {                                                                                                \
-                {"workspace", INT4OID}, {"terms", TEXTARRAYOID}, {                                           \
-                    "today", DATEOID                                                                         \
-                }                                                                                            \
-            }                                                                                                \
-        }                                                                                                    \
-    }
-
-Dictionary user_agents =
-    DICTIONARY("user_agent", "user_agent", ", device, browser, browser_version, os, os_version",
-               ", p.device_type, p.browser, p.browser_version, p.os, p.os_version",
-               " CROSS JOIN LATERAL shortener.parse_user_agent(t.term) p");
-Dictionary referrers = DICTIONARY("referrer", "host", "", "", "");
-Dictionary places = DICTIONARY("place", "name", "", "", "");
-
-Datum text_array(const Terms& terms, const int* chosen, int count) {
-    return array_from(count, TEXTOID, [&](int i) { return text_datum(terms[chosen[i]]); });
-}
-
-int64 new_terms(Dictionary& dictionary, Datum workspace, Datum today) {
-    return dictionary.count
-        .run({{"workspace", workspace}, {"today", today}, {"most", Int64GetDatum(max_new_terms)}})[0]
-        .required<int64>(1);
-}
-
-// The number of each term; that of the empty text, and of those that there is no room for, is 0.
-const int32* numbers_of(Dictionary& dictionary, int32 workspace_id, const Terms& terms, DateADT day) {
-    const Datum workspace = Int32GetDatum(workspace_id), today = DateADTGetDatum(day);
-    int32* const numbers = allocate<int32>(terms.count());
-    std::fill_n(numbers, terms.count(), 0);
-    int* const wanted = allocate<int>(terms.count());
-    int count = 0;
-    for (int i = 0; i < terms.count(); i++)
-        if (!terms[i].empty())
-            wanted[count++] = i;
-
-    // Twice round usually suffices: look, add, look. A row that goes while it is wanted has not been seen for
-    // a year.
-    for (int round = 0; round < 4 && count > 0; round++) {
-        const Rows found = dictionary.find.run(
-            {{"workspace", workspace}, {"terms", text_array(terms, wanted, count)}, {"today", today}});
-        const bool found_all = found.count() == static_cast<uint64>(count);
-        Datum* const stale = allocate<Datum>(count);
-        int stale_count = 0;
-        for (uint64 i = 0; i < found.count(); i++) {
-            const int32 number = found[i].required<int32>(2);
-            if (found[i].required<bool>(3))
-                stale[stale_count++] = Int32GetDatum(number);
-            else
-                numbers[wanted[found[i].required<int64>(1) - 1]] = number;
-        }
-        count = static_cast<int>(
-            std::remove_if(wanted, wanted + count, [&](int i) { return numbers[i] != 0; }) - wanted);
-        if (stale_count > 0)
-            dictionary.touch.run(
-                {{"workspace", workspace}, {"ids", array_of(stale, stale_count, INT4OID)}, {"today", today}});
-        if (!found_all) {
-            const int room = static_cast<int>(
-                std::min<int64>(max_new_terms - new_terms(dictionary, workspace, today), count));
-            if (room > 0)
-                dictionary.add.run(
-                    {{"workspace", workspace}, {"terms", text_array(terms, wanted, room)}, {"today", today}});
-            else if (stale_count == 0)
-                break;
-        }
-    }
-    return numbers;
 }
 
 // Of an http or https URL, or of an app on Android; empty if there is none. Paths may be personal and are not
@@ -286,41 +132,6 @@ class Months {
     TimestampTz begin_ = 0, end_ = 0; // of the month looked up last
     bool has_ = false;
 };
-
-std::optional<SipKey> read_salt(Datum day) {
-    static KeptStatement statement(
-        "SELECT salt FROM shortener.click_salt WHERE day OPERATOR(pg_catalog.=) $day", {{"day", DATEOID}});
-    const Rows rows = statement.run_latest({{"day", day}});
-    if (rows.empty())
-        return std::nullopt;
-    unsigned char bytes[16] = {};
-    rows[0].required<std::string_view>(1).copy(reinterpret_cast<char*>(bytes), sizeof bytes);
-    return SipKey::from_bytes(bytes);
-}
-
-// The salt of a day, made by the first click of the day.
-SipKey salt_of(DateADT date) {
-    static KeptStatement insert(
-        "INSERT INTO shortener.click_salt (day, salt) VALUES ($day, $salt) ON CONFLICT DO NOTHING",
-        {{"day", DATEOID}, {"salt", BYTEAOID}});
-    const Datum day = DateADTGetDatum(date);
-    const OwnerSection reading = OwnerSection::to_read({"click_salt"});
-    std::optional<SipKey> salt = read_salt(day);
-    reading.end();
-    if (salt)
-        return *salt;
-    char bytes[16];
-    if (!pg_strong_random(bytes, sizeof bytes))
-        ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random bytes")));
-    const OwnerSection writing = OwnerSection::to_write({"click_salt"});
-    insert.run({{"day", day}, {"salt", text_datum({bytes, sizeof bytes})}}); // a bytea is laid out as a text
-    salt = read_salt(day);
-    writing.end();
-    if (!salt)
-        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                        errmsg("could not read the salt of the day that another transaction is making")));
-    return *salt;
-}
 
 struct Click {
     int64 link_id;
