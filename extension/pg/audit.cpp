@@ -3,8 +3,8 @@
 // Whoever changes links has no right on link_audit: entries are written with those of its owner, from what
 // the executor and the session know. What a role can set, such as search_path, is not asked.
 
+#include "pg/changed_links.h"
 #include "pg/guard.h"
-#include "pg/link_trigger.h"
 #include "pg/owner_section.h"
 #include "pg/plans.h"
 #include "pg/session.h"

@@ -8,6 +8,7 @@
 #include "pg/plans.h"
 #include "pg/session.h"
 #include "pg/text.h"
+#include "pg/used_codes.h"
 
 extern "C" {
 #include "access/xact.h"

@@ -5,9 +5,9 @@
 
 #include "pg/errors.h"
 #include "pg/guard.h"
-#include "pg/owner_section.h"
 #include "pg/plans.h"
 #include "pg/snowflake.h"
+#include "pg/used_codes.h"
 
 extern "C" {
 #include "access/xact.h"
@@ -74,6 +74,8 @@ Oid id_sequence() {
     return sequence;
 }
 
+} // namespace
+
 Datum code_array(const Code* codes, int count) {
     Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count));
     for (int i = 0; i < count; i++)
@@ -87,8 +89,6 @@ Datum id_array(const int64* ids, int count) {
         elements[i] = Int64GetDatum(ids[i]);
     return PointerGetDatum(construct_array(elements, count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
-
-} // namespace
 
 Code Code::from(std::string_view text) {
     Code code;
@@ -137,36 +137,6 @@ int64 take_id(CodeStyle style) {
 void return_id(CodeStyle style, int64 id) {
     if (style != CodeStyle::snowflake && spare_ids.count < SpareIds::capacity)
         spare_ids.ids[spare_ids.count++] = id;
-}
-
-bool find_used_codes(const Workspace& workspace, const Code* codes, const int64* ids, int count, bool* used) {
-    // A sequence may have gone back to numbers already retired, after a failover by logical replication for
-    // example.
-    static KeptStatement statement(
-        "SELECT c.ordinal::pg_catalog.int4 FROM ROWS FROM (pg_catalog.unnest($codes), "
-        "pg_catalog.unnest($ids))"
-        " WITH ORDINALITY c (code, id, ordinal) CROSS JOIN LATERAL ("
-        " SELECT FROM shortener.retired_number r WHERE r.workspace_id OPERATOR(pg_catalog.=) $workspace"
-        "  AND r.highest OPERATOR(pg_catalog.>=) c.id AND $is_scrambled"
-        " UNION ALL SELECT FROM shortener.retired_code r WHERE r.workspace_id OPERATOR(pg_catalog.=) "
-        "$workspace"
-        "  AND r.short_code OPERATOR(pg_catalog.=) c.code"
-        " UNION ALL SELECT FROM shortener.reserved_code r"
-        "  WHERE r.code OPERATOR(pg_catalog.=) pg_catalog.lower(c.code COLLATE pg_catalog.\"C\")"
-        " OFFSET 0) u",
-        {{"workspace", INT4OID}, {"codes", TEXTARRAYOID}, {"ids", INT8ARRAYOID}, {"is_scrambled", BOOLOID}});
-    const auto section = OwnerSection::to_read({"retired_number", "retired_code", "reserved_code"});
-    const Rows rows =
-        statement.read_latest({{"workspace", Int32GetDatum(workspace.id)},
-                               {"codes", code_array(codes, count)},
-                               {"ids", id_array(ids, count)},
-                               {"is_scrambled", BoolGetDatum(workspace.code_style == CodeStyle::scrambled)}});
-    section.end();
-    for (uint64 i = 0; i < rows.count(); i++)
-        used[rows[i].required<int32>(1) - 1] = true;
-    const bool found = !rows.empty();
-    rows.release();
-    return found;
 }
 
 void draw_codes(const Workspace& workspace, Code* codes, int64* ids, int count) {

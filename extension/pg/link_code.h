@@ -38,11 +38,7 @@ void spend_id(CodeStyle style, int64 id);
 int64 take_id(CodeStyle style);
 void return_id(CodeStyle style, int64 id);
 
-// Marks those of the codes of these numbers that are reserved or were used before, and tells whether there
-// are any.
-bool find_used_codes(const Workspace& workspace, const Code* codes, const int64* ids, int count, bool* used);
-
-// Takes numbers whose codes are neither.
+// Takes numbers whose codes are neither reserved nor were used before.
 void draw_codes(const Workspace& workspace, Code* codes, int64* ids, int count);
 
 // The code if it is one that nobody can have guessed before it was generated; no data otherwise.
@@ -57,6 +53,10 @@ inline constexpr int max_attempts = 100'000;
 // So often a link is tried that is neither stored nor found. Once or twice may be by the doing of another
 // session.
 inline constexpr int max_hidden_attempts = 10;
+
+// These codes, and these numbers, as arrays.
+Datum code_array(const Code* codes, int count);
+Datum id_array(const int64* ids, int count);
 
 // Whether a link that the caller can see has one of these codes. Between SPI_connect and SPI_finish.
 bool is_any_code_taken(const Workspace& workspace, const Code* codes, int count);

@@ -6,48 +6,15 @@
 #include "core/code.h"
 
 #include "pg/guard.h"
-#include "pg/link_code.h"
-#include "pg/owner_section.h"
-#include "pg/plans.h"
 #include "pg/text.h"
+#include "pg/used_codes.h"
 
 extern "C" {
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "utils/timestamp.h"
 }
 
 using namespace shortener;
-
-namespace {
-
-// Asked only for a code that no link has. A number up to the highest that has been removed may be one whose
-// link was never made, or is not yet committed: so caches keep this answer no longer than that nothing is
-// known of a code.
-bool is_retired(int32 workspace_id, std::string_view code) {
-    static KeptStatement statement("SELECT FROM shortener.retired_code r"
-                                   " WHERE r.workspace_id OPERATOR(pg_catalog.=) $workspace"
-                                   " AND r.short_code OPERATOR(pg_catalog.=) $code "
-                                   "UNION ALL SELECT FROM shortener.retired_number r"
-                                   " WHERE r.workspace_id OPERATOR(pg_catalog.=) $workspace"
-                                   " AND r.highest OPERATOR(pg_catalog.>=) $number LIMIT 1",
-                                   {{"workspace", INT4OID}, {"code", TEXTOID}, {"number", INT8OID}});
-    const std::optional<Workspace> workspace = find_workspace_if_any(workspace_id);
-    const std::optional<int64> number = workspace ? number_of(*workspace, code) : std::nullopt;
-    SPI_connect();
-    const auto section = OwnerSection::to_read({"retired_code", "retired_number"});
-    const bool is_retired =
-        !statement
-             .read_active({{"workspace", Int32GetDatum(workspace_id)},
-                           {"code", text_datum(code)},
-                           {"number", number ? std::optional<Datum>(Int64GetDatum(*number)) : std::nullopt}})
-             .empty();
-    section.end();
-    SPI_finish();
-    return is_retired;
-}
-
-} // namespace
 
 SHORTENER_FUNCTION(shortener_live_status) {
     enum { redirect_status, is_active, deleted_at, expires_at, workspace_id };

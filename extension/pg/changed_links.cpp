@@ -1,10 +1,11 @@
 #include <string_view>
 
-#include "pg/link_trigger.h"
+#include "pg/changed_links.h"
 
 extern "C" {
 #include "catalog/namespace.h"
 #include "executor/executor.h"
+#include "utils/builtins.h"
 }
 
 namespace shortener {
@@ -39,6 +40,19 @@ TriggerData* link_trigger_data(FunctionCallInfo fcinfo, TriggerEvent event, bool
         (reads_new && !data->tg_newtable))
         raise_not_of_link(data);
     return data;
+}
+
+AttrNumber column_number(Relation relation, const char* name, Oid type) {
+    const TupleDesc description = RelationGetDescr(relation);
+    for (int i = 0; i < description->natts; i++) {
+        const Form_pg_attribute attribute = TupleDescAttr(description, i);
+        if (!attribute->attisdropped && attribute->atttypid == type &&
+            namestrcmp(&attribute->attname, name) == 0)
+            return attribute->attnum;
+    }
+    ereport(ERROR,
+            (errcode(ERRCODE_UNDEFINED_COLUMN),
+             errmsg("table \"shortener.link\" has no column \"%s\" of type %s", name, format_type_be(type))));
 }
 
 TransitionTable::TransitionTable(Tuplestorestate* store, Relation relation)
