@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(59);
+SELECT plan(69);
 
 SELECT is(host_from_header('Go.Example.COM.:8443'), 'go.example.com', 'a host loses case, dot and port');
 SELECT is(host_from_header('[2001:DB8::1]:80'), '[2001:db8::1]', 'an IPv6 address keeps its colons');
@@ -74,6 +74,30 @@ SELECT set_eq(format($$ SELECT s::text FROM generate_series(299, 310) s WHERE pg
 SELECT is_empty($$ SELECT style FROM unnest('{scrambled,sequential,snowflake}'::text[]) style
     WHERE NOT pg_temp.accepts(format('SELECT create_workspace(%1$L, code_style => %1$L), shorten(''https://a.example/'', %1$L)', style)) $$,
     'every code style that a workspace may have makes codes');
+
+CREATE TEMP TABLE spelling AS SELECT chr(n) || '-' AS code FROM generate_series(33, 126) n UNION VALUES (repeat('x', 50)), (repeat('x', 51)), ('');
+SELECT record_unknown_codes(gen_random_uuid(), (SELECT array_agg(code) FROM spelling));
+SELECT set_eq(format($$ SELECT code FROM spelling WHERE pg_temp.accepts(format(%L, code)) $$, call),
+    $$ SELECT code FROM unknown_code WHERE code <> '' $$, 'what a code may be, as in record_unknown_codes: ' || call)
+    FROM unnest(ARRAY[$$SELECT create_link('https://a.example/', alias => %L)$$,
+        $$INSERT INTO link (workspace_id, short_code, original_url, redirect_status) VALUES (workspace_id('team-1'), %L, 'https://a.example/', 302)$$]) call;
+SELECT is(pg_get_function_arg_default('create_workspace'::regproc, 4), pg_get_function_arg_default('normalize_url'::regproc, 2),
+    'rules of URLs: the defaults of create_workspace and normalize_url');
+SELECT is((SELECT substring(pg_get_constraintdef(oid) FROM '{.*}') FROM pg_constraint WHERE conname = 'workspace_rules_check'),
+    substring(pg_get_function_arg_default('normalize_url'::regproc, 2) FROM '{.*}'), '... and the constraint of the table');
+SELECT is((SELECT substring(pg_get_constraintdef(oid) FROM '{.*}') FROM pg_constraint WHERE conname LIKE 'api_key_scopes%'),
+    current_scopes()::text, 'scopes of API keys: the constraint of the table and current_scopes');
+SELECT is_empty($$ SELECT scope FROM unnest(current_scopes()) scope WHERE NOT pg_temp.accepts(format('SELECT create_api_key(''x'', ARRAY[%L])', scope)) $$,
+    '... create_api_key');
+SELECT is_empty($$ SELECT scope FROM tenant_tables(), unnest(ARRAY[read_scope, write_scope]) scope
+    WHERE scope IS NOT NULL AND NOT scope = ANY (current_scopes()) $$, '... and the policies');
+SELECT is_empty($$ SELECT DISTINCT capability FROM access_rights() WHERE NOT pg_temp.accepts(format('SELECT grant_access(current_user, %L)', capability)) $$,
+    'capabilities: access_rights, the table and grant_access');
+SELECT add_domain('b.team.example', 'team-1'), add_domain('a.team.example', 'team-1');
+CREATE TEMP TABLE address AS SELECT w.slug, l.* FROM unnest('{default,team-1}'::text[]) w (slug), create_link('https://address.example/', workspace => w.slug) l;
+SELECT results_eq($$ SELECT g.short_url FROM address a, get_link(a.short_code, a.slug) g ORDER BY a.slug $$,
+    $$ SELECT short_url FROM address ORDER BY slug $$, 'the address of a link: create_link and get_link');
+SELECT is((SELECT short_url LIKE 'https://a.team.example/%' FROM address WHERE slug = 'team-1'), true, '... with the first domain');
 
 SELECT lives_ok($$ SELECT set_page_texts('Nothing here.', NULL, 'team-1') $$, 'texts of the pages');
 SELECT results_eq($$ SELECT * FROM page_texts((SELECT id FROM workspace WHERE slug = 'team-1')) $$,
