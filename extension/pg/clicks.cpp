@@ -159,6 +159,65 @@ std::string_view place_name(const IpAddress& address) {
                     static_cast<int>(city.size()), city.data());
 }
 
+// What is stored of clicks beside their links and times, each at the place of its click.
+struct Columns {
+    explicit Columns(int count)
+        : user_agent_ids(allocate<Datum>(count)), referrer_ids(allocate<Datum>(count)),
+          place_ids(allocate<Datum>(count)), visitors(allocate<Datum>(count)),
+          ips(allocate<std::optional<Datum>>(count)) {}
+
+    Datum* user_agent_ids;
+    Datum* referrer_ids;
+    Datum* place_ids;
+    Datum* visitors;
+    std::optional<Datum>* ips;
+};
+
+// Of clicks of one workspace.
+Columns describe(const Click* clicks, int count, const Visits& visits) {
+    const int32 workspace_id = clicks[0].workspace_id;
+    const DateADT today = day_of(GetCurrentTransactionStartTimestamp());
+    Columns columns(count);
+    Terms given_user_agents(count), user_agent_terms(count), given_referrers(count), hosts(count),
+        place_terms(count);
+    int* const cut = allocate<int>(count); // of each given user agent, the one that is stored
+    int* const user_agent = allocate<int>(count);
+    int* const referrer = allocate<int>(count);
+    int* const place = allocate<int>(count);
+    DateADT salted_day = day_of(clicks[0].clicked_at);
+    SipKey salt = salt_of(salted_day);
+    int given_cut = 0;
+    for (int i = 0; i < count; i++) {
+        const IpAddress address = address_of(visits, clicks[i].place);
+        const int given = given_user_agents.add(visits.user_agents.text(clicks[i].place));
+        if (given == given_cut)
+            cut[given_cut++] = user_agent_terms.add(cut_user_agent(given_user_agents[given]));
+        user_agent[i] = cut[given];
+        if (const DateADT day = day_of(clicks[i].clicked_at); day != salted_day)
+            salt = salt_of(salted_day = day);
+        referrer[i] = given_referrers.add(visits.referrers.text(clicks[i].place));
+        place[i] = place_terms.add(place_name(address));
+        columns.visitors[i] =
+            Int64GetDatum(static_cast<int64>(visitor_hash(salt, address, user_agent_terms[user_agent[i]])));
+        columns.ips[i] =
+            address.size == 0 ? std::nullopt : std::optional(ip_address_datum(anonymized(address)));
+    }
+    int* const host = allocate<int>(given_referrers.count()); // of each given referrer
+    for (int i = 0; i < given_referrers.count(); i++) {
+        CHECK_FOR_INTERRUPTS();
+        host[i] = hosts.add(referrer_host(given_referrers[i]));
+    }
+    const int32* const user_agent_ids = numbers_of(user_agents, workspace_id, user_agent_terms, today);
+    const int32* const host_ids = numbers_of(referrers, workspace_id, hosts, today);
+    const int32* const place_ids = numbers_of(places, workspace_id, place_terms, today);
+    for (int i = 0; i < count; i++) {
+        columns.user_agent_ids[i] = Int32GetDatum(user_agent_ids[user_agent[i]]);
+        columns.referrer_ids[i] = Int32GetDatum(host_ids[host[referrer[i]]]);
+        columns.place_ids[i] = Int32GetDatum(place_ids[place[i]]);
+    }
+    return columns;
+}
+
 // Records clicks of one workspace.
 void record(const Click* clicks, int count, const Visits& visits) {
     static KeptStatement into_events(
@@ -182,52 +241,8 @@ void record(const Click* clicks, int count, const Visits& visits) {
                                        {"referrer_ids", INT4ARRAYOID},
                                        {"place_ids", INT4ARRAYOID},
                                        {"visitors", INT8ARRAYOID}});
-    const int32 workspace_id = clicks[0].workspace_id;
-    const DateADT today = day_of(GetCurrentTransactionStartTimestamp());
-
-    Terms given_user_agents(count), user_agent_terms(count), given_referrers(count), hosts(count),
-        place_terms(count);
-    int* const cut = allocate<int>(count); // of each given user agent, the one that is stored
-    int* const user_agent = allocate<int>(count);
-    int* const referrer = allocate<int>(count);
-    int* const place = allocate<int>(count);
-    Datum* const visitors = allocate<Datum>(count);
-    Datum* const ips = allocate<Datum>(count);
-    bool* const ip_nulls = allocate<bool>(count);
-    TimestampTz first = clicks[0].clicked_at, last = first;
-    DateADT salted_day = day_of(first);
-    SipKey salt = salt_of(salted_day);
-    int given_cut = 0;
-    for (int i = 0; i < count; i++) {
-        const IpAddress address = address_of(visits, clicks[i].place);
-        const int given = given_user_agents.add(visits.user_agents.text(clicks[i].place));
-        if (given == given_cut)
-            cut[given_cut++] = user_agent_terms.add(cut_user_agent(given_user_agents[given]));
-        user_agent[i] = cut[given];
-        if (const DateADT day = day_of(clicks[i].clicked_at); day != salted_day)
-            salt = salt_of(salted_day = day);
-        referrer[i] = given_referrers.add(visits.referrers.text(clicks[i].place));
-        place[i] = place_terms.add(place_name(address));
-        visitors[i] =
-            Int64GetDatum(static_cast<int64>(visitor_hash(salt, address, user_agent_terms[user_agent[i]])));
-        ip_nulls[i] = address.size == 0;
-        ips[i] = ip_nulls[i] ? Datum{0} : ip_address_datum(anonymized(address));
-        first = std::min(first, clicks[i].clicked_at);
-        last = std::max(last, clicks[i].clicked_at);
-    }
-    int* const host_of = allocate<int>(given_referrers.count());
-    for (int i = 0; i < given_referrers.count(); i++) {
-        CHECK_FOR_INTERRUPTS();
-        host_of[i] = hosts.add(referrer_host(given_referrers[i]));
-    }
-    const int32* const user_agent_ids = numbers_of(user_agents, workspace_id, user_agent_terms, today);
-    const int32* const host_ids = numbers_of(referrers, workspace_id, hosts, today);
-    const int32* const place_ids = numbers_of(places, workspace_id, place_terms, today);
-
-    const Datum workspace = Int32GetDatum(workspace_id);
-    const auto agent_id = [&](int i) { return Int32GetDatum(user_agent_ids[user_agent[i]]); };
-    const auto referrer_id = [&](int i) { return Int32GetDatum(host_ids[host_of[referrer[i]]]); };
-    const auto place_id = [&](int i) { return Int32GetDatum(place_ids[place[i]]); };
+    const Columns columns = describe(clicks, count, visits);
+    const Datum workspace = Int32GetDatum(clicks[0].workspace_id);
     GivenRows given("given_click", {{"clicked_at", TIMESTAMPTZOID},
                                     {"link_id", INT8OID},
                                     {"user_agent_id", INT4OID},
@@ -235,21 +250,24 @@ void record(const Click* clicks, int count, const Visits& visits) {
                                     {"place_id", INT4OID},
                                     {"ip", INETOID}});
     for (int i = 0; i < count; i++)
-        given.add({TimestampTzGetDatum(clicks[i].clicked_at), Int64GetDatum(clicks[i].link_id), agent_id(i),
-                   referrer_id(i), place_id(i), ip_nulls[i] ? std::nullopt : std::optional(ips[i])});
+        given.add({TimestampTzGetDatum(clicks[i].clicked_at), Int64GetDatum(clicks[i].link_id),
+                   columns.user_agent_ids[i], columns.referrer_ids[i], columns.place_ids[i], columns.ips[i]});
     into_events.run({{"workspace", workspace}});
     given.end();
+
+    const auto [first, last] = std::minmax_element(
+        clicks, clicks + count, [](const Click& a, const Click& b) { return a.clicked_at < b.clicked_at; });
     into_pending.run(
         {{"workspace", workspace},
-         {"first", TimestampTzGetDatum(first)},
-         {"last", TimestampTzGetDatum(last)},
+         {"first", TimestampTzGetDatum(first->clicked_at)},
+         {"last", TimestampTzGetDatum(last->clicked_at)},
          {"link_ids", array_from(count, INT8OID, [&](int i) { return Int64GetDatum(clicks[i].link_id); })},
          {"clicked_at", array_from(count, TIMESTAMPTZOID,
                                    [&](int i) { return TimestampTzGetDatum(clicks[i].clicked_at); })},
-         {"user_agent_ids", array_from(count, INT4OID, agent_id)},
-         {"referrer_ids", array_from(count, INT4OID, referrer_id)},
-         {"place_ids", array_from(count, INT4OID, place_id)},
-         {"visitors", array_of(visitors, count, INT8OID)}});
+         {"user_agent_ids", array_of(columns.user_agent_ids, count, INT4OID)},
+         {"referrer_ids", array_of(columns.referrer_ids, count, INT4OID)},
+         {"place_ids", array_of(columns.place_ids, count, INT4OID)},
+         {"visitors", array_of(columns.visitors, count, INT8OID)}});
 }
 
 // Gives each click its workspace, 0 if its link does not exist. Without the workspaces every one is asked: an
