@@ -197,6 +197,20 @@ $reader->quit;
 sql("CALL shortener.maintain_clicks(keep_events => '2 months')");
 is(sql("SELECT count(*) FROM shortener.month_partitions('click_event')"), 6, 'and does it the next time');
 
+# A rollup that waits for upkeep, which moves days to their months, does not stand in the way of what upkeep does then.
+my ($partition, $month) = split /\|/, sql("SELECT partition, month FROM shortener.month_partitions('click_day') LIMIT 1");
+my $upkeep = $node->background_psql('postgres');
+$upkeep->query_safe('BEGIN; SELECT FROM shortener.click_rollup FOR UPDATE');
+my $rollup = IPC::Run::start([ 'psql', '-XAtq', '-d', $connection, '-v', 'ON_ERROR_STOP=1', '-c', 'CALL shortener.rollup_clicks()' ]);
+$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'rollup_clicks'}) or die 'the rollup did not wait';
+$before = sql("SELECT sum(clicks) FROM shortener.click_series(NULL, 'month')");
+$upkeep->query("SELECT shortener.drop_click_partition('click_day', '$partition', '$month'); COMMIT");
+$upkeep->quit;
+ok($rollup->finish, 'a rollup beside upkeep');
+is(sql("SELECT count(*) FROM shortener.month_partitions('click_day') WHERE partition = '$partition'"), 0, '... does not keep it from dropping a partition');
+is(sql("SELECT sum(clicks) FROM shortener.click_series(NULL, 'month')"), $before, '... whose clicks are counted');
+sql('CALL shortener.maintain_clicks()');
+
 # What a caller puts in front changes nothing.
 sql(q{CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
 	CREATE FUNCTION evil.fail(int, int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'evil ran'; END $$;
