@@ -14,7 +14,7 @@ AS $$
         ('{redirector,writer,analyst,admin}', 'table', '{domain}', 'SELECT', NULL),
         ('{writer,analyst,admin}', 'table', '{retired_code,retired_number}', 'SELECT', NULL),
         ('{redirector}', 'function', '{notification_key,record_clicks,record_unknown_codes}', 'EXECUTE', NULL),
-        ('{redirector}', 'table', '{click_batch,click_event,click_pending}', 'INSERT', NULL),
+        ('{redirector}', 'table', '{click_batch,click_event}', 'INSERT', NULL),
         ('{redirector}', 'table', '{user_agent,referrer,place,unknown_code}', 'SELECT, INSERT, UPDATE', NULL),
         -- clicks
         ('{analyst,admin}', 'table', '{click_event,click_hour,click_day,click_month,click_day_breakdown,click_month_breakdown,'
@@ -122,7 +122,7 @@ BEGIN
     FOR t, command IN
         SELECT unnest('{link,workspace,domain}'::text[]), 'SELECT'
         UNION ALL
-        SELECT unnest('{click_event,click_pending,user_agent,referrer,place,unknown_code}'::text[]), 'ALL'
+        SELECT unnest('{click_event,user_agent,referrer,place,unknown_code}'::text[]), 'ALL'
     LOOP
         SELECT ARRAY(SELECT m FROM unnest(p.polroles) m ORDER BY m) INTO present
             FROM pg_policy p WHERE p.polrelid = ('shortener.' || t)::regclass AND p.polname = 'redirector';

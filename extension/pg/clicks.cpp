@@ -1,5 +1,5 @@
 // Recording of clicks. Everything runs with the rights of the caller, but for the salts of the days, which
-// are secret.
+// are secret, and for what rollup_clicks will count, which nobody must make up.
 
 #include <algorithm>
 #include <optional>
@@ -12,6 +12,7 @@
 #include "pg/click_salt.h"
 #include "pg/guard.h"
 #include "pg/installation.h"
+#include "pg/owner_section.h"
 #include "pg/plans.h"
 #include "pg/text.h"
 #include "pg/visitor.h"
@@ -257,6 +258,7 @@ void record(const Click* clicks, int count, const Visits& visits) {
 
     const auto [first, last] = std::minmax_element(
         clicks, clicks + count, [](const Click& a, const Click& b) { return a.clicked_at < b.clicked_at; });
+    const OwnerSection writing = OwnerSection::to_write({"click_pending"});
     into_pending.run(
         {{"workspace", workspace},
          {"first", TimestampTzGetDatum(first->clicked_at)},
@@ -268,6 +270,7 @@ void record(const Click* clicks, int count, const Visits& visits) {
          {"referrer_ids", array_of(columns.referrer_ids, count, INT4OID)},
          {"place_ids", array_of(columns.place_ids, count, INT4OID)},
          {"visitors", array_of(columns.visitors, count, INT8OID)}});
+    writing.end();
 }
 
 // Gives each click its workspace, 0 if its link does not exist. Without the workspaces every one is asked: an

@@ -26,9 +26,9 @@ BEGIN
         last_seen date NOT NULL,
         user_agent text COLLATE "C" NOT NULL CHECK (length(user_agent) <= 256),
         device text NOT NULL CHECK (device IN ('desktop', 'mobile', 'tablet', 'bot', 'unknown')),
-        browser text,
+        browser text CHECK (length(browser) <= 64),
         browser_version text,
-        os text,
+        os text CHECK (length(os) <= 64),
         os_version text,
         PRIMARY KEY (workspace_id, id),
         UNIQUE (workspace_id, user_agent)

@@ -202,6 +202,9 @@ SELECT is(shortener.record_clicks(gen_random_uuid(), '{1}', '{now}', '{192.0.2.1
 SELECT throws_ok('SELECT * FROM shortener.click_salt', '42501', NULL, 'and not to read the salts');
 SELECT throws_ok('SELECT * FROM shortener.click_event', '42501', NULL, 'nor clicks');
 SELECT throws_ok('CALL shortener.rollup_clicks()', '42501', NULL, 'nor to count');
+SELECT throws_ok($$ INSERT INTO shortener.click_pending VALUES (1, 1, now(), '-infinity', 'infinity', '{NULL}', '{infinity}', '{}', '{}', '{}', '{}') $$, '42501', NULL,
+    'nor to make up what is counted');
+SELECT throws_ok($$ INSERT INTO shortener.user_agent VALUES (1, 1, now(), now(), 'x y', 'bot', repeat('x', 65)) $$, '23514', NULL, 'nor names that counters could not hold');
 RESET ROLE;
 
 SELECT * FROM finish();

@@ -30,7 +30,7 @@ END $$;
 CREATE TEMP TABLE owner_only (name name);
 INSERT INTO owner_only VALUES ('installation'), ('workspace_key'), ('blocked_host'), ('role_workspace'), ('role_access'),
     ('cleanup_run'), ('cleanup_total'), ('cleanup_stats'), ('scheduled_jobs'), ('workspace_id_seq'), ('cleanup_run_id_seq'), ('workspace_user_id_seq'), ('api_key_id_seq'),
-    ('click_salt'), ('click_rollup'), ('click_stats'), ('click_pending_number_seq'), ('link_audit_number_seq'), ('user_agent_id_seq'), ('referrer_id_seq'), ('place_id_seq'), ('link_audit_number_seq');
+    ('click_salt'), ('click_rollup'), ('click_stats'), ('click_pending'), ('click_pending_number_seq'), ('link_audit_number_seq'), ('user_agent_id_seq'), ('referrer_id_seq'), ('place_id_seq'), ('link_audit_number_seq');
 SELECT set_eq($$ SELECT relname FROM pg_class WHERE relnamespace = 'shortener'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S') AND NOT relispartition $$,
     $$ SELECT name FROM owner_only UNION SELECT object::name FROM access_rights() WHERE kind IN ('table', 'sequence') $$,
     'each table, view and sequence is granted to some capability or to none');
