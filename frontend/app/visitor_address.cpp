@@ -11,11 +11,14 @@ namespace {
 
 using boost::asio::ip::address;
 
-// An IPv4 address that came in through an IPv6 socket is an IPv4 address.
-address unmapped(const address& given) {
-    if (given.is_v6() && given.to_v6().is_v4_mapped())
+// An IPv4 address that came in through an IPv6 socket is an IPv4 address. The interface of a link-local one
+// (fe80::1%eth0) means nothing elsewhere, and the database takes no such address.
+address plain(const address& given) {
+    if (given.is_v4())
+        return given;
+    if (given.to_v6().is_v4_mapped())
         return boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, given.to_v6());
-    return given;
+    return boost::asio::ip::address_v6(given.to_v6().to_bytes());
 }
 
 std::optional<address> parse_address(std::string_view text) {
@@ -23,7 +26,7 @@ std::optional<address> parse_address(std::string_view text) {
     const address parsed = boost::asio::ip::make_address(std::string(text), error);
     if (error)
         return std::nullopt;
-    return unmapped(parsed);
+    return plain(parsed);
 }
 
 template <typename Bytes> bool same_prefix(const Bytes& a, const Bytes& b, unsigned bits) {

@@ -152,6 +152,8 @@ TEST(VisitorAddress, CountsForwardingOnlyFromTheTrusted) {
     EXPECT_EQ(visitor_address("10.1.2.3", "", trusted), "10.1.2.3");
     EXPECT_EQ(visitor_address("10.1.2.3", "<script>", trusted), "10.1.2.3");
     EXPECT_EQ(visitor_address("::ffff:10.1.2.3", "2001:db8::1", trusted), "2001:db8::1");
+    EXPECT_EQ(visitor_address("fe80::1%1", "", trusted), "fe80::1") << "inet has no interfaces";
+    EXPECT_EQ(visitor_address("10.1.2.3", "2001:db8::1%25eth0", trusted), "2001:db8::1");
     EXPECT_EQ(visitor_address("::1", "1.2.3.4", trusted), "1.2.3.4");
 }
 
