@@ -215,8 +215,9 @@ CREATE FUNCTION click_report(workspace text = NULL, since timestamptz = NULL, un
 AS $$
 DECLARE
     last constant timestamptz := coalesce(until, now());
-    first constant timestamptz := coalesce(since, last - interval '30 days');
-    bucket constant text := CASE WHEN first > last - interval '100 days' THEN 'day' ELSE 'month' END;
+    start constant timestamptz := coalesce(since, last - interval '30 days');
+    bucket constant text := CASE WHEN start > last - interval '100 days' THEN 'day' ELSE 'month' END;
+    first constant timestamptz := date_trunc(bucket, start, 'UTC'); -- as click_series does: all of the page must agree
     heading constant text := (SELECT 'Clicks of ' || w.name FROM shortener.workspace w
                               WHERE w.id = shortener.workspace_id(click_report.workspace));
     clicks numeric;
@@ -245,7 +246,7 @@ BEGIN
                            ORDER BY f.number)
          FROM (VALUES (1, 'clicks', clicks), (2, 'of these by bots', bots),
                       (3, 'visitors, by ' || bucket, visitors)) AS f (number, name, value)),
-        '</dl>', shortener.chart_of_clicks(heading, NULL, bucket, first, last, workspace), '<main>',
+        '</dl>', shortener.chart_of_clicks(heading, NULL, bucket, start, last, workspace), '<main>',
         shortener.report_table('Links', links, link_clicks),
         shortener.report_breakdown('Referrers', 'referrer', 'none', first, last, workspace),
         shortener.report_breakdown('Countries', 'country', 'unknown', first, last, workspace),

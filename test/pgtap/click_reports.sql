@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(45);
+SELECT plan(46);
 
 -- Text in HTML
 SELECT is(escape_html('<a href="x" title=''y''>&amp;</a>'), '&lt;a href=&quot;x&quot; title=&#39;y&#39;&gt;&amp;amp;&lt;/a&gt;', 'what means something is escaped');
@@ -78,6 +78,12 @@ SELECT is((xpath('//*[local-name() = "section"]/*[local-name() = "h2"]/text()', 
 SELECT ok(html LIKE '%&lt;/title&gt;&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;%', 'a title is shown as it is') FROM report;
 SELECT ok(html LIKE '%<h2>Links</h2><table></table><p>None.</p>%' AND xml_is_well_formed_document(html), 'a report of nothing')
 FROM click_report(since => '2020-01-01', until => '2020-02-01') html;
+SELECT record_clicks('00000000-0000-0000-0000-000000000003', array_agg(l.id), array_agg(date_trunc('month', now(), 'UTC') - interval '5 months' + interval '1 day'))
+FROM link l WHERE l.short_code = 'code-1';
+SELECT roll_up_clicks(100);
+SELECT is((xpath('//*[local-name() = "dd"]/text()', html))[1]::text, (xpath('//*[local-name() = "section"]//*[local-name() = "td"]/text()', html))[1]::text,
+    'a report by month is of whole months in all its parts')
+FROM CAST(click_report(since => date_trunc('month', now(), 'UTC') - interval '5 months' + interval '10 days') AS xml) html;
 SELECT throws_ok($$ SELECT click_report(since => '-infinity') $$, '54000', NULL, 'too much time for a report');
 
 SELECT * FROM finish();
