@@ -84,7 +84,7 @@ INSERT INTO shortener.click_event (clicked_at, link_id, workspace_id, user_agent
     JOIN (SELECT id, row_number() OVER () - 1 AS n FROM shortener.link) l ON l.n = i * 7919 % $links;
 INSERT INTO shortener.click_day (workspace_id, link_id, day, clicks, bots, visitors)
     SELECT workspace_id, link_id, (clicked_at AT TIME ZONE 'UTC')::date, count(*), 0,
-           shortener.add_visitors(shortener.visitor_key(('x' || substr(md5(ip::text), 1, 16))::bit(64)::bigint), 15, 5, 256, 1)
+           shortener.add_visitors(shortener.visitor_key(('x' || substr(md5(ip::text), 1, 16))::bit(64)::bigint), 16, 5, 256, 1)
     FROM shortener.click_event GROUP BY 1, 2, 3;
 SQL
 sql('VACUUM ANALYZE shortener.click_event');
