@@ -63,7 +63,7 @@ AS $$
         FROM largest l CROSS JOIN LATERAL (SELECT shortener.chart_step(l.value) AS step) s
     ), grid AS (
         SELECT string_agg(format('<line class="grid" x1="76" x2="760" y1="%1$s" y2="%1$s"/>'
-                                 '<text x="66" y="%1$s" dy=".35em" text-anchor="end">%2$s</text>',
+                                 '<text x="70" y="%1$s" dy=".35em" text-anchor="end">%2$s</text>',
                                  round(262 - n * a.step * a.scale, 1), shortener.chart_number(n * a.step, a.lines * a.step)), '' ORDER BY n) AS svg
         FROM axis a, generate_series(0, a.lines) n
     ), point AS (
@@ -86,15 +86,19 @@ AS $$
                       string_agg(format('<circle class="dot" cx="%s" cy="%s" r="3.5"/>', p.x, p.y), '' ORDER BY p.number)
                   ELSE '' END AS svg
         FROM point p
-    ), place AS ( -- of hours, those that divide the day
-        SELECT p.x, p.start, row_number() OVER (ORDER BY p.number) - 1 AS place, ceil(count(*) OVER () / 8.0) AS every
+    ), place AS ( -- of hours, those that divide the day; of many days, the first of each month
+        SELECT p.x, p.start, row_number() OVER (ORDER BY p.number) - 1 AS place, ceil(count(*) OVER () / 8.0) AS every,
+               count(*) OVER () AS places
         FROM point p
-        WHERE bucket <> 'hour' OR mod(extract(hour FROM p.start),
-                                      CASE WHEN cardinality(starts) <= 8 THEN 1 WHEN cardinality(starts) <= 50 THEN 6 ELSE 24 END) = 0
-    ), labels AS ( -- at most eight, of which small screens show every other one
-        SELECT string_agg(format('<text%s x="%s" y="293" text-anchor="middle">%s</text>',
-                                 CASE WHEN mod(p.place / p.every, 2) = 1 THEN ' class="odd"' END, p.x,
-                                 to_char(p.start, CASE WHEN bucket = 'month' THEN 'Mon YYYY'
+        WHERE CASE bucket
+            WHEN 'hour' THEN mod(extract(hour FROM p.start),
+                                 CASE WHEN cardinality(starts) <= 8 THEN 1 WHEN cardinality(starts) <= 50 THEN 6 ELSE 24 END) = 0
+            WHEN 'day' THEN cardinality(starts) <= 100 OR extract(day FROM p.start) = 1
+            ELSE true END
+    ), labels AS ( -- at most eight; of more than four, small screens show every other one
+        SELECT string_agg(format('<text%s x="%s" y="298" text-anchor="middle">%s</text>',
+                                 CASE WHEN ceil(p.places / p.every) > 4 AND mod(p.place / p.every, 2) = 1 THEN ' class="odd"' END, p.x,
+                                 to_char(p.start, CASE WHEN bucket = 'month' OR bucket = 'day' AND cardinality(starts) > 300 THEN 'Mon YYYY'
                                                   WHEN extract(hour FROM p.start) = 0 THEN 'FMDD Mon' ELSE 'HH24:MI' END)),
                           '' ORDER BY p.place) AS svg
         FROM place p WHERE mod(p.place, p.every) = 0

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(46);
+SELECT plan(53);
 
 -- Text in HTML
 SELECT is(escape_html('<a href="x" title=''y''>&amp;</a>'), '&lt;a href=&quot;x&quot; title=&#39;y&#39;&gt;&amp;amp;&lt;/a&gt;', 'what means something is escaped');
@@ -39,6 +39,14 @@ FROM (VALUES (2, '{17:00,18:00,19:00}'::text[]), (24, '{18:00,"2 Jan",06:00,12:0
     AS v (hours, labels)
 CROSS JOIN LATERAL (SELECT chart_svg('', 'hour', array_agg(h ORDER BY h), array_agg(1 ORDER BY h), array_agg(1 ORDER BY h)) AS svg
                     FROM generate_series('2026-01-01 17:00'::timestamp, '2026-01-01 17:00'::timestamp + hours * interval '1 hour', '1 hour') h) c;
+SELECT is(marks(svg, '//s:text[@text-anchor="middle"]/text()'), labels, 'days at the axis of ' || days)
+FROM (VALUES (101, '{"1 Dec","1 Jan","1 Feb"}'::text[]), (366, '{"Dec 2025","Feb 2026","Apr 2026","Jun 2026","Aug 2026","Oct 2026"}')) AS v (days, labels)
+CROSS JOIN LATERAL (SELECT chart_svg('', 'day', array_agg(d ORDER BY d), array_agg(1 ORDER BY d), array_agg(1 ORDER BY d)) AS svg
+                    FROM generate_series('2025-11-19'::timestamp, '2025-11-19'::timestamp + (days - 1) * interval '1 day', '1 day') d) c;
+SELECT is(cardinality(marks(svg, '//s:text[@class="odd"]')), odd, format('of %s labels, %s are left out on small screens', months, odd))
+FROM (VALUES (2, 0), (4, 0), (5, 2), (8, 4), (9, 2)) AS v (months, odd)
+CROSS JOIN LATERAL (SELECT chart_svg('', 'month', array_agg(m ORDER BY m), array_agg(1 ORDER BY m), array_agg(1 ORDER BY m)) AS svg
+                    FROM generate_series('2026-01-01'::timestamp, '2026-01-01'::timestamp + (months - 1) * interval '1 month', '1 month') m) c;
 SELECT cmp_ok(cardinality(marks(svg, '//s:text[@text-anchor="middle"]')), '<=', 8, 'at most eight labels')
 FROM (SELECT chart_svg('', 'day', array_agg(d ORDER BY d), array_agg(1 ORDER BY d), array_agg(1 ORDER BY d)) AS svg
       FROM generate_series('2024-01-01'::timestamp, '2026-01-05', '1 day') d) days;
