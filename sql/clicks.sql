@@ -62,28 +62,34 @@ DECLARE
     wanted_workspace constant integer := shortener.workspace_id(workspace);
     wanted bigint;
     purged bigint;
-    counters name;
 BEGIN
     SELECT l.id INTO wanted FROM shortener.link l WHERE l.workspace_id = wanted_workspace AND l.short_code = purge_clicks.code;
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
     PERFORM FROM shortener.click_rollup FOR UPDATE; -- else it could count pending clicks meanwhile
-    SELECT count(*) INTO purged FROM shortener.click_pending p CROSS JOIN LATERAL unnest(p.link_ids) l (id)
-        WHERE p.workspace_id = wanted_workspace AND l.id = wanted;
-    UPDATE shortener.click_pending p
+    -- One statement: of a batch that is recorded meanwhile it sees all or nothing.
+    WITH pending AS (
+        UPDATE shortener.click_pending p
         SET (link_ids, clicked_at, user_agent_ids, referrer_ids, place_ids, visitors) = (
             SELECT coalesce(array_agg(c.link_id), '{}'), coalesce(array_agg(c.clicked_at), '{}'), coalesce(array_agg(c.user_agent_id), '{}'),
                    coalesce(array_agg(c.referrer_id), '{}'), coalesce(array_agg(c.place_id), '{}'), coalesce(array_agg(c.visitor), '{}')
             FROM unnest(p.link_ids, p.clicked_at, p.user_agent_ids, p.referrer_ids, p.place_ids, p.visitors)
                 AS c (link_id, clicked_at, user_agent_id, referrer_id, place_id, visitor)
             WHERE c.link_id <> wanted)
-        WHERE p.workspace_id = wanted_workspace AND wanted = ANY (p.link_ids);
-    SELECT purged + coalesce(sum(t.clicks), 0) INTO purged FROM shortener.click_total t
-        WHERE t.workspace_id = wanted_workspace AND t.link_id = wanted;
-    FOREACH counters IN ARRAY '{click_event,click_hour,click_day,click_month,click_day_breakdown,click_month_breakdown,click_total}'::name[] LOOP
-        EXECUTE format('DELETE FROM shortener.%I WHERE workspace_id = $1 AND link_id = $2', counters) USING wanted_workspace, wanted;
-    END LOOP;
+        WHERE p.workspace_id = wanted_workspace AND wanted = ANY (p.link_ids)
+    ),
+    raw AS (DELETE FROM shortener.click_event t WHERE t.workspace_id = wanted_workspace AND t.link_id = wanted),
+    hours AS (DELETE FROM shortener.click_hour t WHERE t.workspace_id = wanted_workspace AND t.link_id = wanted),
+    days AS (DELETE FROM shortener.click_day t WHERE t.workspace_id = wanted_workspace AND t.link_id = wanted),
+    months AS (DELETE FROM shortener.click_month t WHERE t.workspace_id = wanted_workspace AND t.link_id = wanted),
+    day_breakdown AS (DELETE FROM shortener.click_day_breakdown t WHERE t.workspace_id = wanted_workspace AND t.link_id = wanted),
+    month_breakdown AS (DELETE FROM shortener.click_month_breakdown t WHERE t.workspace_id = wanted_workspace AND t.link_id = wanted),
+    total AS (DELETE FROM shortener.click_total t WHERE t.workspace_id = wanted_workspace AND t.link_id = wanted RETURNING t.clicks)
+    SELECT coalesce((SELECT sum(t.clicks) FROM total t), 0)
+           + (SELECT count(*) FROM shortener.click_pending p CROSS JOIN LATERAL unnest(p.link_ids) l (id)
+              WHERE p.workspace_id = wanted_workspace AND l.id = wanted)
+        INTO purged;
     RETURN purged;
 END $$;
 COMMENT ON FUNCTION purge_clicks(text, text) IS

@@ -120,6 +120,20 @@ $first->quit;
 $second->finish;
 is($answer, "0\n", 'sent again before it is committed, it waits, and counts once');
 
+# A batch that is recorded while purge_clicks is at work is purged as a whole, or not at all.
+my ($old_partition) = split /\|/, sql("SELECT partition FROM shortener.month_partitions('click_event') LIMIT 1");
+my $blocker = $node->background_psql('postgres');
+$blocker->query_safe("BEGIN; LOCK TABLE shortener.$old_partition IN SHARE MODE");
+my $purge = IPC::Run::start([ 'psql', '-XAtq', '-d', $connection, '-v', 'ON_ERROR_STOP=1', '-c', "SELECT shortener.purge_clicks('code-3')" ], '>', \$answer);
+$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'purge_clicks'}) or die 'it did not wait';
+sql($record =~ s/code-1/code-3/r);
+$blocker->query_safe('COMMIT');
+$blocker->quit;
+ok($purge->finish, 'purge_clicks beside record_clicks');
+sql('CALL shortener.rollup_clicks()');
+is(sql(q{SELECT count(*) FROM shortener.click_event e JOIN shortener.link l ON l.id = e.link_id AND l.short_code = 'code-3'}),
+	sql(q{SELECT clicks FROM shortener.link_totals WHERE short_code = 'code-3'}), '... leaves raw clicks and counters equal');
+
 # Nothing personal: neither tables nor WAL nor logs nor temporary files have an address.
 my $address = '203.0.113.187';
 my $address6 = '2001:db8:cafe:1:a:b:c:d';
