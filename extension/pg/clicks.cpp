@@ -141,6 +141,29 @@ struct Click {
     int place; // in the arrays
 };
 
+// The salts of the days of clicks, taken in the order of the days: two batches that make the same ones must
+// not wait for each other.
+class Salts {
+  public:
+    Salts(const Click* clicks, int count) : days_(allocate<DateADT>(count)), keys_(nullptr) {
+        for (int i = 0; i < count; i++)
+            days_[i] = day_of(clicks[i].clicked_at);
+        std::sort(days_, days_ + count);
+        count_ = static_cast<int>(std::unique(days_, days_ + count) - days_);
+        keys_ = allocate<SipKey>(count_);
+        for (int i = 0; i < count_; i++)
+            keys_[i] = salt_of(days_[i]);
+    }
+    const SipKey& of(DateADT day) const {
+        return keys_[std::lower_bound(days_, days_ + count_, day) - days_];
+    }
+
+  private:
+    DateADT* days_;
+    SipKey* keys_;
+    int count_;
+};
+
 struct Visits {
     Elements ips, user_agents, referrers;
 };
@@ -175,7 +198,7 @@ struct Columns {
 };
 
 // Of clicks of one workspace.
-Columns describe(const Click* clicks, int count, const Visits& visits) {
+Columns describe(const Click* clicks, int count, const Visits& visits, const Salts& salts) {
     const int32 workspace_id = clicks[0].workspace_id;
     const DateADT today = day_of(GetCurrentTransactionStartTimestamp());
     Columns columns(count);
@@ -185,8 +208,6 @@ Columns describe(const Click* clicks, int count, const Visits& visits) {
     int* const user_agent = allocate<int>(count);
     int* const referrer = allocate<int>(count);
     int* const place = allocate<int>(count);
-    DateADT salted_day = day_of(clicks[0].clicked_at);
-    SipKey salt = salt_of(salted_day);
     int given_cut = 0;
     for (int i = 0; i < count; i++) {
         const IpAddress address = address_of(visits, clicks[i].place);
@@ -194,12 +215,10 @@ Columns describe(const Click* clicks, int count, const Visits& visits) {
         if (given == given_cut)
             cut[given_cut++] = user_agent_terms.add(cut_user_agent(given_user_agents[given]));
         user_agent[i] = cut[given];
-        if (const DateADT day = day_of(clicks[i].clicked_at); day != salted_day)
-            salt = salt_of(salted_day = day);
         referrer[i] = given_referrers.add(visits.referrers.text(clicks[i].place));
         place[i] = place_terms.add(place_name(address));
-        columns.visitors[i] =
-            Int64GetDatum(static_cast<int64>(visitor_hash(salt, address, user_agent_terms[user_agent[i]])));
+        columns.visitors[i] = Int64GetDatum(static_cast<int64>(
+            visitor_hash(salts.of(day_of(clicks[i].clicked_at)), address, user_agent_terms[user_agent[i]])));
         columns.ips[i] =
             address.size == 0 ? std::nullopt : std::optional(ip_address_datum(anonymized(address)));
     }
@@ -220,7 +239,7 @@ Columns describe(const Click* clicks, int count, const Visits& visits) {
 }
 
 // Records clicks of one workspace.
-void record(const Click* clicks, int count, const Visits& visits) {
+void record(const Click* clicks, int count, const Visits& visits, const Salts& salts) {
     static KeptStatement into_events(
         "INSERT INTO shortener.click_event (clicked_at, link_id, workspace_id, user_agent_id, referrer_id,"
         " place_id, ip)"
@@ -242,7 +261,7 @@ void record(const Click* clicks, int count, const Visits& visits) {
                                        {"referrer_ids", INT4ARRAYOID},
                                        {"place_ids", INT4ARRAYOID},
                                        {"visitors", INT8ARRAYOID}});
-    const Columns columns = describe(clicks, count, visits);
+    const Columns columns = describe(clicks, count, visits, salts);
     const Datum workspace = Int32GetDatum(clicks[0].workspace_id);
     GivenRows given("given_click", {{"clicked_at", TIMESTAMPTZOID},
                                     {"link_id", INT8OID},
@@ -379,6 +398,7 @@ SHORTENER_FUNCTION(shortener_record_clicks) {
         clicks);
     const bool is_new = begin_batch(PG_GETARG_DATUM(0), known, link_ids.count - refused - known, refused);
     if (is_new) {
+        const Salts salts(clicks, known);
         // In the order of the workspaces, in which all batches take their locks.
         std::sort(clicks, clicks + known, [](const Click& a, const Click& b) {
             return a.workspace_id != b.workspace_id ? a.workspace_id < b.workspace_id : a.place < b.place;
@@ -387,7 +407,7 @@ SHORTENER_FUNCTION(shortener_record_clicks) {
             end = begin;
             while (end < known && clicks[end].workspace_id == clicks[begin].workspace_id)
                 end++;
-            record(clicks + begin, end - begin, visits);
+            record(clicks + begin, end - begin, visits, salts);
         }
     }
     SPI_finish();

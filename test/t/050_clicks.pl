@@ -120,6 +120,17 @@ $first->quit;
 $second->finish;
 is($answer, "0\n", 'sent again before it is committed, it waits, and counts once');
 
+# Batches that are the first of the same days, in whatever order
+my $days = sub { my $times = join ',', map { "now() - interval '$_ days'" } @_; return "SELECT shortener.record_clicks(gen_random_uuid(), array_fill(id, '{${\scalar @_}}'), ARRAY[$times]) FROM shortener.link WHERE short_code = 'code-1'"; };
+$first = $node->background_psql('postgres');
+$first->query_safe('BEGIN; ' . $days->(9));
+$second = IPC::Run::start([ 'psql', '-XAtq', '-d', $connection, '-v', 'ON_ERROR_STOP=1', '-c', $days->(8, 9) ], '>', \$answer);
+$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'}) or die 'the second did not wait';
+$first->query($days->(8));
+is($first->query_safe('COMMIT; SELECT 1'), 1, 'a batch of days that another one waits for');
+$first->quit;
+ok($second->finish, '... and the other one');
+
 # A batch that is recorded while purge_clicks is at work is purged as a whole, or not at all.
 my ($old_partition) = split /\|/, sql("SELECT partition FROM shortener.month_partitions('click_event') LIMIT 1");
 my $blocker = $node->background_psql('postgres');
