@@ -3,12 +3,10 @@
 extern "C" {
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_proc.h"
-#include "commands/extension.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
@@ -70,21 +68,33 @@ void require_table_of(Oid owner, const Table& table, const char* name) {
                  errdetail("All tables of shortener must belong to the owner of shortener.installation.")));
 }
 
-// Triggers of foreign keys are the system's own; ours make sure themselves that they are where they belong.
-void require_no_foreign_trigger(Oid table, const char* name) {
+// No trigger is harmless: the function may be ours, and the condition of the trigger somebody else's. Nor is
+// a foreign key that refers to the table: the triggers of the referring table would fire in the section. Nor
+// is what is deferred, which would run after it.
+void require_no_trigger(Oid table, const char* name) {
     const Relation relation = table_open(table, NoLock);
-    const TriggerDesc* const triggers = relation->trigdesc;
-    for (int i = 0; triggers && i < triggers->numtriggers; i++) {
-        const Trigger& trigger = triggers->triggers[i];
-        if (trigger.tgisinternal)
-            continue;
-        const Oid extension = getExtensionOfObject(ProcedureRelationId, trigger.tgfoid);
-        if (!OidIsValid(extension) || extension != get_extension_oid("shortener", true))
-            ereport(ERROR,
-                    (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                     errmsg("table \"shortener.%s\" must not have trigger \"%s\"", name, trigger.tgname),
-                     errdetail("It would run with the rights of the owner of the table."),
-                     errhint("DROP TRIGGER %s ON shortener.%s;", quote_identifier(trigger.tgname), name)));
+    if (relation->trigdesc && relation->trigdesc->numtriggers > 0) {
+        const Trigger& trigger = relation->trigdesc->triggers[0];
+        const char* const constraint = trigger.tgisinternal && OidIsValid(trigger.tgconstraint)
+                                           ? get_constraint_name(trigger.tgconstraint)
+                                           : nullptr;
+        const Oid holder =
+            OidIsValid(trigger.tgconstrrelid) && RI_FKey_trigger_type(trigger.tgfoid) == RI_TRIGGER_PK
+                ? trigger.tgconstrrelid
+                : table;
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+             constraint
+                 ? errmsg("table \"shortener.%s\" must not be part of constraint \"%s\"", name, constraint)
+                 : errmsg("table \"shortener.%s\" must not have trigger \"%s\"", name, trigger.tgname),
+             errdetail("Code of other roles could run with the rights of the owner of the table."),
+             constraint
+                 ? errhint("ALTER TABLE %s DROP CONSTRAINT %s;",
+                           quote_qualified_identifier(get_namespace_name(get_rel_namespace(holder)),
+                                                      get_rel_name(holder)),
+                           quote_identifier(constraint))
+                 : errhint("DROP TRIGGER %s ON shortener.%s;", quote_identifier(trigger.tgname), name)));
     }
     table_close(relation, NoLock);
 }
@@ -97,7 +107,7 @@ void require_writable(Oid owner, const Table& table, const char* name, LOCKMODE 
         if (table.has_children)
             ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
                             errmsg("table \"shortener.%s\" has child tables", name)));
-        require_no_foreign_trigger(table.oid, name);
+        require_no_trigger(table.oid, name);
         return;
     }
     ListCell* cell;
@@ -105,7 +115,7 @@ void require_writable(Oid owner, const Table& table, const char* name, LOCKMODE 
         const Oid partition = lfirst_oid(cell);
         const char* const partition_name = get_rel_name(partition);
         require_table_of(owner, described(partition), partition_name);
-        require_no_foreign_trigger(partition, partition_name);
+        require_no_trigger(partition, partition_name);
     }
 }
 

@@ -7,8 +7,9 @@
 // The statements of a section run with rights that their caller has not, perhaps those of a superuser. So all
 // that they name must be what install() made: they qualify every name and operator and call functions of
 // pg_catalog alone, and the section locks each table that they name and makes sure of it. Nobody but the
-// owner can add to a table what reading it would run. What writing runs anybody with the privilege TRIGGER
-// can add, and so a section that writes refuses triggers other than ours.
+// owner can add to a table what reading it would run, such as the predicate of an index; it runs as the
+// owner, and what it sets, such as search_path, ends with the section. What writing runs anybody with the
+// privilege TRIGGER or REFERENCES can add, and so a section that writes refuses all triggers.
 
 #include <initializer_list>
 

@@ -167,6 +167,26 @@ as('mallory', q{CREATE TABLE evil.reference (workspace_id int, short_code text C
 harmless('a foreign key to retired_code', scalar as('mallory', delete_link()));
 prepare('DROP TABLE evil.reference');
 
+# The function of a trigger is ours, the condition is not.
+for my $table (@tables)
+{
+	as('mallory', "CREATE TRIGGER mine BEFORE INSERT OR UPDATE OR DELETE ON shortener.$table FOR EACH STATEMENT WHEN (evil.run()) EXECUTE FUNCTION shortener.flush_caches();");
+	harmless("a condition of a trigger on $table", scalar as('mallory', everything()));
+	prepare("DROP TRIGGER mine ON shortener.$table");
+}
+
+# What a foreign key removes fires triggers in the statement that removes what it refers to.
+my $delete_generated = q{SELECT shortener.shorten('https://generated.example/'); DELETE FROM shortener.link WHERE original_url = 'https://generated.example/';};
+as('mallory', $delete_generated . q{
+	CREATE TABLE evil.reference (workspace_id int, highest bigint, FOREIGN KEY (workspace_id, highest) REFERENCES shortener.retired_number ON DELETE CASCADE);
+	CREATE TRIGGER mine AFTER DELETE ON evil.reference FOR EACH ROW EXECUTE FUNCTION evil.run_trigger();
+	INSERT INTO evil.reference SELECT workspace_id, highest FROM shortener.retired_number});
+is(prepare('SELECT count(*) > 0 FROM evil.reference'), 't', 'there is a row to remove');
+harmless('a cascading foreign key to retired_number', scalar as('mallory', $delete_generated),
+	qr/must not be part of constraint "reference_.*HINT:  ALTER TABLE evil.reference DROP CONSTRAINT/s);
+prepare('DROP TABLE evil.reference');
+is(scalar as('mallory', $delete_generated), '', '... without which the link is deleted');
+
 # What only an owner may do is not his.
 for my $statement (
 	'CREATE TABLE evil.child () INHERITS (shortener.retired_code)', 'CREATE RULE mine AS ON INSERT TO shortener.retired_code DO ALSO SELECT evil.run()',
