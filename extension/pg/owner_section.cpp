@@ -11,6 +11,7 @@ extern "C" {
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -132,9 +133,11 @@ OwnerSection::OwnerSection(Tables read, Tables written) {
     GetUserIdAndSecContext(&user_, &context_);
     SetUserIdAndSecContext(owner, context_ | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION |
                                       SECURITY_NOFORCE_RLS);
+    settings_level_ = NewGUCNestLevel();
 }
 
 void OwnerSection::end() const {
+    AtEOXact_GUC(false, settings_level_);
     SetUserIdAndSecContext(user_, context_);
 }
 

@@ -34,6 +34,7 @@ class OwnerSection {
 
     Oid user_;
     int context_;
+    int settings_level_;
 };
 
 } // namespace shortener

@@ -268,8 +268,22 @@ for my $victim ('postgres', 'writer')
 as('app', q{ALTER TABLE shortener.retired_code DROP escape; CREATE TABLE evil.child () INHERITS (shortener.retired_code)});
 harmless('a child of retired_code', scalar as('writer', delete_link()), qr/has child tables/, 'app');
 
+# What the owner's code sets in a section ends with it.
+as('app', q{DROP TABLE evil.child;
+	CREATE FUNCTION evil.set_path(integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$
+		BEGIN PERFORM evil.run(); PERFORM set_config('search_path', 'evil, pg_catalog', false), set_config('row_security', 'off', false); RETURN 1; END $$;
+	CREATE FUNCTION evil.length(text) RETURNS integer LANGUAGE sql AS 'SELECT 1 WHERE evil.run()';
+	CREATE INDEX mine ON shortener.workspace (slug) WHERE evil.set_path(1) = 1});
+for my $victim ('postgres', 'writer')
+{
+	my ($out, $error) = as($victim, q{SELECT shortener.serving_workspace('x'); SELECT length('abc'::text); SHOW search_path; SHOW row_security});
+	is($out, qq{1\n3\n"\$user", public\non}, "settings of $victim are as before");
+	harmless("a setting, used by $victim", $error, undef, 'app');
+}
+as('app', 'DROP INDEX shortener.mine');
+
 # A table whose columns are not what they were raises an error and does not end the server.
-as('app', q{DROP TABLE evil.child; ALTER TABLE shortener.installation DROP CONSTRAINT installation_notification_key_check;
+as('app', q{ALTER TABLE shortener.installation DROP CONSTRAINT installation_notification_key_check;
 	ALTER TABLE shortener.installation ALTER notification_key TYPE bigint USING 1});
 like(scalar as('postgres', 'SELECT shortener.notification_key()'), qr/ERROR/, 'a key of another type');
 as('app', q{DROP VIEW shortener.active_links; ALTER TABLE shortener.link ALTER redirect_status TYPE bigint});
