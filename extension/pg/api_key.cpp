@@ -75,7 +75,8 @@ bool equal(const Sha256& digest, std::string_view stored) {
 // Every wrong key takes the same way here: a look-up of its digest that finds nothing.
 bool find(const Sha256& digest, StoredKey& key) {
     static KeptStatement statement(
-        "SELECT k.digest, k.id, k.workspace_id, coalesce(k.user_id, 0), k.scopes, k.prefix, "
+        "SELECT k.digest, k.id, k.workspace_id, coalesce(k.user_id, 0), k.scopes::pg_catalog.text[], "
+        "k.prefix, "
         "coalesce(k.rate_limit, 0),"
         " coalesce(k.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp(), false), k.revoked_at "
         "IS NOT NULL,"
@@ -118,7 +119,7 @@ bool find(const Sha256& digest, StoredKey& key) {
     key.is_revoked = row.required<bool>(9);
     key.is_suspended = row.required<bool>(10);
     key.is_workspace_deleted = row.required<bool>(11);
-    key.use = *reinterpret_cast<ItemPointer>(DatumGetPointer(row.required<Datum>(12)));
+    key.use = *row.required<ItemPointer>(12);
     key.slug = row.required<Datum>(13);
     return true;
 }
@@ -138,6 +139,15 @@ enum {
     last_used_column,
     column_count = 6
 };
+constexpr Oid column_types[column_count] = {INT4OID, INT8OID, TIMESTAMPTZOID,
+                                            INT4OID, INT8OID, TIMESTAMPTZOID};
+
+bool has_its_columns(TupleDesc description) {
+    bool has = description->natts == column_count;
+    for (int i = 0; has && i < column_count; i++)
+        has = TupleDescAttr(description, i)->atttypid == column_types[i];
+    return has;
+}
 
 // Counts a use, or tells for how many microseconds there is none left.
 //
@@ -165,11 +175,10 @@ int64 count_use(const StoredKey& key, TimestampTz now) {
     if (item && ItemIdIsNormal(item)) {
         row.t_data = reinterpret_cast<HeapTupleHeader>(PageGetItem(page, item));
         row.t_len = ItemIdGetLength(item);
-        if (description->natts == column_count)
+        if (has_its_columns(description))
             heap_deform_tuple(&row, description, values, nulls);
     }
-    if (!row.t_data || description->natts != column_count ||
-        DatumGetInt64(values[key_id_column - 1]) != key.id)
+    if (!row.t_data || !has_its_columns(description) || DatumGetInt64(values[key_id_column - 1]) != key.id)
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                         errmsg("the uses of API key \"%s\" cannot be counted", key.identity.key_prefix),
                         errdetail("Its row of shortener.api_key_use has been changed or removed."),

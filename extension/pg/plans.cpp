@@ -14,6 +14,7 @@ extern "C" {
 #include "miscadmin.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/plancat.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/plancache.h"
@@ -58,6 +59,14 @@ void Row::raise_null(int column) const {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
                     errmsg("column \"%s\" of a link is null", SPI_fname(table_->tupdesc, column)),
                     errhint("A trigger on shortener.link may have set it.")));
+}
+
+void Row::raise_type(int column) const {
+    ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+                    errmsg("column \"%s\" of a table of shortener must not have type %s",
+                           SPI_fname(table_->tupdesc, column),
+                           format_type_be(TupleDescAttr(table_->tupdesc, column - 1)->atttypid)),
+                    errdetail("Somebody has changed the type that install() gave it.")));
 }
 
 GivenRows::GivenRows(const char* name, std::initializer_list<Parameter> columns)

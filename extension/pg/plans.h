@@ -18,7 +18,9 @@ extern "C" {
 #include "postgres.h"
 
 #include "executor/spi.h"
+#include "storage/itemptr.h"
 #include "utils/queryenvironment.h"
+#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 }
 
@@ -43,13 +45,29 @@ template <> inline int64 from_datum(Datum datum) {
 template <> inline std::string_view from_datum(Datum datum) {
     return text_view(datum);
 }
+template <> inline Interval* from_datum(Datum datum) {
+    return DatumGetIntervalP(datum);
+}
+template <> inline ItemPointer from_datum(Datum datum) {
+    return reinterpret_cast<ItemPointer>(DatumGetPointer(datum));
+}
+
+// How Postgres stores the values that a T is read from: their length, -1 where it varies.
+template <typename T> inline constexpr int16 stored_length = sizeof(T);
+template <> inline constexpr int16 stored_length<Datum> = -1; // such as texts and arrays
+template <> inline constexpr int16 stored_length<std::string_view> = -1;
+template <> inline constexpr int16 stored_length<Interval*> = sizeof(Interval);
+template <> inline constexpr int16 stored_length<ItemPointer> = sizeof(ItemPointerData);
 
 // A row of a result; columns count from 1.
 class Row {
   public:
     Row(const SPITupleTable* table, uint64 index) : table_(table), index_(index) {}
 
+    // The owner of a table may have changed the type of a column.
     template <typename T> std::optional<T> get(int column) const {
+        if (TupleDescAttr(table_->tupdesc, column - 1)->attlen != stored_length<T>)
+            raise_type(column);
         bool is_null;
         const Datum value = SPI_getbinval(table_->vals[index_], table_->tupdesc, column, &is_null);
         return is_null ? std::nullopt : std::optional<T>(from_datum<T>(value));
@@ -65,6 +83,7 @@ class Row {
 
   private:
     [[noreturn]] void raise_null(int column) const;
+    [[noreturn]] void raise_type(int column) const;
 
     const SPITupleTable* table_;
     uint64 index_;

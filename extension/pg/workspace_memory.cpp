@@ -173,9 +173,9 @@ std::optional<Workspace> read_workspace(std::optional<Datum> slug, std::optional
         workspace->id = row.required<int32>(1);
         workspace->code_style = code_style(row.required<std::string_view>(2));
         workspace->rules = url_rules_from_array(DatumGetArrayTypeP(row.required<Datum>(3)));
-        if (const std::optional<Datum> ttl = row.get<Datum>(4)) {
+        if (const std::optional<Interval*> ttl = row.get<Interval*>(4)) {
             workspace->has_default_ttl = true;
-            workspace->default_ttl = *DatumGetIntervalP(*ttl);
+            workspace->default_ttl = **ttl;
         }
         workspace->redirect_status = row.required<int16>(5);
         row.required<std::string_view>(6).copy(reinterpret_cast<char*>(workspace->key),

@@ -283,6 +283,19 @@ for my $victim ('postgres', 'writer')
 as('app', 'DROP INDEX shortener.mine');
 
 # A table whose columns are not what they were raises an error and does not end the server.
+my ($key) = as('app', q{SELECT shortener.create_api_key('key')});
+prepare('GRANT EXECUTE ON FUNCTION shortener.authenticate(text, boolean) TO writer');
+is((as('writer', "SELECT shortener.authenticate('$key')"))[0], 'default', 'a key');
+for my $change ('api_key_use ALTER last_used_at DROP DEFAULT, ALTER last_used_at TYPE text', q{api_key_use ALTER uses TYPE numeric},
+	q{api_key DROP CONSTRAINT api_key_scopes_check, ALTER scopes TYPE integer USING 17}, q{api_key ALTER scopes TYPE integer[] USING '{17}'},
+	'workspace ALTER slug DROP DEFAULT, DROP CONSTRAINT workspace_slug_check, ALTER slug TYPE name')
+{
+	as('app', "DROP VIEW IF EXISTS shortener.api_keys, shortener.workspace_settings, shortener.link_overview; ALTER TABLE shortener.$change");
+	like(scalar as('writer', "SELECT shortener.authenticate('$key')"), qr/ERROR|^$/, "$change: an error at most");
+	is(prepare('SELECT 1'), 1, '... and the server is there');
+	like(slurp_file($node->logfile), qr/\A(?!.*terminated by signal)/s, '... as before');
+}
+as('app', q{ALTER TABLE shortener.workspace ALTER slug TYPE text COLLATE "C"});
 as('app', q{ALTER TABLE shortener.installation DROP CONSTRAINT installation_notification_key_check;
 	ALTER TABLE shortener.installation ALTER notification_key TYPE bigint USING 1});
 like(scalar as('postgres', 'SELECT shortener.notification_key()'), qr/ERROR/, 'a key of another type');
