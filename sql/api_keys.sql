@@ -72,6 +72,7 @@ DECLARE
     removed bigint;
 BEGIN
     PERFORM shortener.require_install();
+    PERFORM shortener.lock_for_job('{api_key}'::text[]);
     DELETE FROM shortener.api_key k WHERE least(k.expires_at, k.revoked_at) < now() - older_than;
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN removed;

@@ -19,7 +19,7 @@ CREATE FUNCTION drop_click_partition(parent name, partition name, month date) RE
     SET jit = off
 AS $$
 BEGIN
-    PERFORM shortener.lock_for_job('click_month', 'click_month_breakdown', 'click_rollup');
+    PERFORM shortener.lock_for_job('{click_month,click_month_breakdown,click_rollup}'::text[]);
     PERFORM FROM shortener.click_rollup FOR UPDATE; -- so that nobody counts meanwhile
     IF parent = 'click_day' THEN
         INSERT INTO shortener.click_month AS t (workspace_id, link_id, month, clicks, bots, visitors)
@@ -112,7 +112,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM shortener.click_salt s WHERE s.day < today - 1 AND s.created_at < now() - interval '1 day') THEN
         RETURN;
     END IF;
-    PERFORM shortener.lock_for_job('click_salt');
+    PERFORM shortener.lock_for_job('{click_salt}'::text[]);
     -- A new file instead of a deletion, which would leave the salts where they are until they are written over.
     LOCK TABLE shortener.click_salt IN ACCESS EXCLUSIVE MODE;
     kept := ARRAY(SELECT s FROM shortener.click_salt s WHERE NOT (s.day < today - 1 AND s.created_at < now() - interval '1 day'));
@@ -130,7 +130,7 @@ DECLARE
     unused_since constant date := least(date_trunc('month', events_since::timestamp),
         (SELECT min(p.month) FROM shortener.month_partitions('click_event') p)) - interval '2 days';
 BEGIN
-    PERFORM shortener.lock_for_job('user_agent', 'referrer', 'place', 'click_batch', 'unknown_code', 'click_month', 'click_month_breakdown');
+    PERFORM shortener.lock_for_job('{user_agent,referrer,place,click_batch,unknown_code,click_month,click_month_breakdown}'::text[]);
     DELETE FROM shortener.user_agent d WHERE d.last_seen < unused_since;
     DELETE FROM shortener.referrer d WHERE d.last_seen < unused_since;
     DELETE FROM shortener.place d WHERE d.last_seen < unused_since;

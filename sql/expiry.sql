@@ -47,7 +47,7 @@ BEGIN
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- nothing may stand between the two
     SET LOCAL search_path = pg_catalog, pg_temp;
-    PERFORM shortener.lock_for_job('cleanup_run', 'cleanup_total');
+    PERFORM shortener.lock_for_job('{cleanup_run,cleanup_total}'::text[]);
     INSERT INTO shortener.cleanup_run (started_at, pid, backend_start)
         VALUES (started, pg_backend_pid(), shortener.backend_start())
         RETURNING id INTO run;
@@ -57,9 +57,9 @@ BEGIN
 
     LOOP
         SET LOCAL search_path = pg_catalog, pg_temp;
-        PERFORM shortener.lock_for_job('cleanup_run');
+        PERFORM shortener.lock_for_job('{cleanup_run}'::text[]);
         BEGIN
-            PERFORM shortener.lock_for_job('link');
+            PERFORM shortener.lock_for_job('{link}'::text[]);
             due := ARRAY(
                 SELECT e.ctid FROM shortener.link e
                 WHERE e.expires_at < cutoff AND e.deleted_at IS NULL
@@ -67,7 +67,7 @@ BEGIN
                 LIMIT batch_size
                 FOR UPDATE SKIP LOCKED);
             IF archive THEN
-                PERFORM shortener.lock_for_job('link_archive');
+                PERFORM shortener.lock_for_job('{link_archive}'::text[]);
                 INSERT INTO shortener.link_archive (id, created_at, updated_at, expires_at, deleted_at, workspace_id,
                     redirect_status, is_active, url_digest, short_code, original_url, title, description, metadata,
                     created_by, created_ip)
@@ -93,7 +93,7 @@ BEGIN
     END LOOP;
 
     SET LOCAL search_path = pg_catalog, pg_temp;
-    PERFORM shortener.lock_for_job('cleanup_run');
+    PERFORM shortener.lock_for_job('{cleanup_run}'::text[]);
     IF failure_state = '23503' THEN -- a foreign key to link, of which the detail says the primary key
         SELECT l.short_code INTO kept_code
             FROM regexp_match(failure_detail, '\(workspace_id, id\)=\((\d+), (\d+)\)') key

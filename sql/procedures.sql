@@ -16,15 +16,19 @@ CREATE FUNCTION backend_start() RETURNS timestamptz
 COMMENT ON FUNCTION backend_start() IS 'when this session began';
 
 -- A role that writes to a table runs what others have put there. In a job nobody sees that: so a job takes only triggers
--- of those who could do as much anyway, and no superuser works on the tables of another role. The lock keeps it so.
-CREATE FUNCTION lock_for_job(VARIADIC tables text[]) RETURNS void
+-- of those who could do as much anyway, and no superuser works on the tables of another role. A foreign key that refers
+-- to a table has its own table written too. The locks keep it so.
+CREATE FUNCTION lock_for_job(tables text[]) RETURNS void
     LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     name text;
     foreign_owner name;
-    foreign_trigger record;
+    trusted oid[];
+    relations oid[] := '{}';
+    added oid[];
+    refused record;
 BEGIN
     FOREACH name IN ARRAY tables LOOP
         EXECUTE format('LOCK TABLE shortener.%I IN ROW EXCLUSIVE MODE', name);
@@ -39,23 +43,56 @@ BEGIN
             DETAIL = 'Triggers of that role would run with the rights of a superuser.',
             HINT = format('Connect as role %I and run it there.', foreign_owner);
     END IF;
-    WITH RECURSIVE relation (oid) AS (
-        SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'shortener'::regnamespace AND c.relname = ANY (tables)
-        UNION SELECT i.inhrelid FROM relation r JOIN pg_inherits i ON i.inhparent = r.oid
-    )
-    SELECT t.tgname AS trigger, c.oid::regclass AS table, o.rolname AS owner INTO foreign_trigger
-        FROM relation r
-        JOIN pg_class c ON c.oid = r.oid
-        JOIN pg_trigger t ON t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D'
-        JOIN pg_proc p ON p.oid = t.tgfoid
-        JOIN pg_roles o ON o.oid = p.proowner
-        WHERE o.rolname <> current_user AND o.oid <> c.relowner AND NOT o.rolsuper
+
+    added := ARRAY(SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'shortener'::regnamespace AND c.relname = ANY (tables));
+    trusted := ARRAY(SELECT r.oid FROM pg_roles r
+                     WHERE r.rolsuper OR r.rolname = current_user OR r.oid IN (SELECT c.relowner FROM pg_class c WHERE c.oid = ANY (added)));
+    WHILE added <> '{}' LOOP
+        relations := relations || added;
+        SELECT k.conname AS key, k.conrelid::regclass AS table, pg_get_userbyid(c.relowner) AS owner INTO refused
+            FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
+            WHERE k.contype = 'f' AND k.confrelid = ANY (added) AND c.relowner <> ALL (trusted)
+            LIMIT 1;
+        IF FOUND THEN
+            RAISE 'foreign key "%" is of table % of role "%"', refused.key, refused.table, refused.owner USING
+                ERRCODE = 'insufficient_privilege',
+                DETAIL = format('Code of that role could run with the rights of role "%s".', current_user),
+                HINT = 'Drop the foreign key, or make the owner of the tables of shortener the owner of that table.';
+        END IF;
+        added := ARRAY(
+            SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = ANY (added)
+            UNION SELECT k.conrelid FROM pg_constraint k WHERE k.contype = 'f' AND k.confrelid = ANY (added)
+            EXCEPT SELECT unnest(relations));
+        FOR refused IN SELECT u.oid::regclass AS table FROM unnest(added) u (oid) WHERE has_table_privilege(u.oid, 'INSERT, UPDATE, DELETE') LOOP
+            EXECUTE format('LOCK TABLE ONLY %s IN ROW EXCLUSIVE MODE', refused.table);
+        END LOOP;
+    END LOOP;
+
+    SELECT t.tgname AS trigger, t.tgrelid::regclass AS table, pg_get_userbyid(p.proowner) AS owner INTO refused
+        FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+        WHERE t.tgrelid = ANY (relations) AND NOT t.tgisinternal AND t.tgenabled <> 'D' AND p.proowner <> ALL (trusted)
         LIMIT 1;
     IF FOUND THEN
-        RAISE 'trigger "%" of table % calls a function of role "%"', foreign_trigger.trigger, foreign_trigger.table, foreign_trigger.owner USING
+        RAISE 'trigger "%" of table % calls a function of role "%"', refused.trigger, refused.table, refused.owner USING
             ERRCODE = 'insufficient_privilege',
             DETAIL = format('The function would run with the rights of role "%s".', current_user),
             HINT = 'Drop the trigger, or make the owner of the table the owner of its function.';
+    END IF;
+    -- A trigger has no owner: anybody with the privilege TRIGGER may have written its condition.
+    SELECT t.tgname AS trigger, t.tgrelid::regclass AS table INTO refused
+        FROM pg_trigger t
+        WHERE t.tgrelid = ANY (relations) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+          AND (t.tgqual::text LIKE '%{FUNCEXPR %'
+               OR EXISTS (SELECT FROM pg_depend d
+                          LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
+                          LEFT JOIN pg_type y ON d.refclassid = 'pg_type'::regclass AND y.oid = d.refobjid
+                          WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid AND coalesce(o.oprowner, y.typowner) <> ALL (trusted)))
+        LIMIT 1;
+    IF FOUND THEN
+        RAISE 'trigger "%" of table % has a condition that calls a function', refused.trigger, refused.table USING
+            ERRCODE = 'insufficient_privilege',
+            DETAIL = format('The function would run with the rights of role "%s", whoever made the trigger.', current_user),
+            HINT = 'Drop the trigger, or have its function ask for the condition.';
     END IF;
 END $$;
 COMMENT ON FUNCTION lock_for_job(text[]) IS 'locks tables for writing and refuses those by which other roles'' code would run';

@@ -52,6 +52,7 @@ DECLARE
     removed bigint;
 BEGIN
     PERFORM shortener.require_install();
+    PERFORM shortener.lock_for_job('{link_tag}'::text[]);
     DELETE FROM shortener.link_tag t
         WHERE NOT EXISTS (SELECT FROM shortener.link l WHERE l.workspace_id = t.workspace_id AND l.id = t.link_id);
     GET DIAGNOSTICS removed = ROW_COUNT;

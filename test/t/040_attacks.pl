@@ -187,6 +187,52 @@ harmless('a cascading foreign key to retired_number', scalar as('mallory', $dele
 prepare('DROP TABLE evil.reference');
 is(scalar as('mallory', $delete_generated), '', '... without which the link is deleted');
 
+# Jobs, which run as the owner of the tables when nobody looks.
+sub jobs
+{
+	my $errors = '';
+	for my $job ('CALL shortener.cleanup_expired(archive => true)', 'CALL shortener.rollup_clicks()', 'CALL shortener.maintain_clicks()',
+		'CALL shortener.maintain_audit()', 'SELECT shortener.remove_expired_api_keys()', 'SELECT shortener.remove_unused_tags()')
+	{
+		$errors .= as('postgres', $job);
+	}
+	return $errors;
+}
+for my $table ('link', 'link_archive', 'link_tag', 'api_key', 'api_key_use', 'cleanup_run', 'user_agent')
+{
+	for my $condition ('', 'WHEN (evil.run())', q{WHEN (query_to_xml('SELECT evil.run()', true, true, '') IS NOT NULL)})
+	{
+		my $function = $condition ? 'shortener.flush_caches' : 'evil.run_trigger';
+		as('mallory', "CREATE TRIGGER mine BEFORE INSERT OR UPDATE OR DELETE ON shortener.$table FOR EACH STATEMENT $condition EXECUTE FUNCTION $function();");
+		harmless("a trigger on $table $condition, in jobs", jobs(), qr/trigger "mine" of table shortener.$table (calls|has a condition)/);
+		prepare("DROP TRIGGER mine ON shortener.$table");
+	}
+}
+for my $key ([ 'link', '' ], [ 'api_key', '' ], [ 'link', 'reference' ])
+{
+	my ($table, $between) = @$key;
+	prepare(q{INSERT INTO shortener.link (workspace_id, short_code, original_url, redirect_status, expires_at)
+			VALUES (1, 'expired-' || nextval('shortener.link_id_seq'), 'https://e.example/', 302, now() - interval '40 days');
+		INSERT INTO shortener.api_key (workspace_id, prefix, digest, name, scopes, expires_at)
+			VALUES (1, 'sk_00000000', sha256('x'), 'x', '{links:read}', now() - interval '40 days') ON CONFLICT DO NOTHING});
+	as('mallory', qq{CREATE TABLE evil.reference (workspace_id int, id bigint, FOREIGN KEY (workspace_id, id) REFERENCES shortener.$table ON DELETE CASCADE);
+		CREATE TRIGGER mine AFTER DELETE ON evil.reference FOR EACH ROW EXECUTE FUNCTION evil.run_trigger();
+		INSERT INTO evil.reference SELECT workspace_id, id FROM shortener.$table WHERE expires_at < now()});
+	if ($between)
+	{
+		as('mallory', q{CREATE UNIQUE INDEX ON evil.reference (id); GRANT ALL ON evil.reference TO PUBLIC});
+		prepare(q{CREATE TABLE public.between_them (workspace_id int, id bigint PRIMARY KEY, FOREIGN KEY (workspace_id, id) REFERENCES shortener.link ON DELETE CASCADE);
+			INSERT INTO public.between_them SELECT workspace_id, id FROM shortener.link WHERE expires_at < now(); GRANT ALL ON public.between_them TO mallory});
+		as('mallory', q{ALTER TABLE evil.reference DROP CONSTRAINT reference_workspace_id_id_fkey;
+			ALTER TABLE evil.reference ADD CONSTRAINT reference_workspace_id_id_fkey FOREIGN KEY (id) REFERENCES public.between_them ON DELETE CASCADE});
+	}
+	is(prepare('SELECT count(*) > 0 FROM evil.reference'), 't', 'there is a row to remove');
+	harmless("a cascading foreign key to $table $between, in jobs", jobs(), qr/foreign key "reference_workspace_id_id_fkey" is of table evil.reference of role "mallory"/);
+	prepare('DROP TABLE evil.reference; DROP TABLE IF EXISTS public.between_them');
+}
+is(jobs(), '', 'without all that, jobs do their work');
+is(prepare(q{SELECT (SELECT count(*) FROM shortener.link WHERE short_code ~ 'expired') + (SELECT count(*) FROM shortener.api_key)}), 0, '... and nothing is left');
+
 # What only an owner may do is not his.
 for my $statement (
 	'CREATE TABLE evil.child () INHERITS (shortener.retired_code)', 'CREATE RULE mine AS ON INSERT TO shortener.retired_code DO ALSO SELECT evil.run()',
