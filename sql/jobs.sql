@@ -261,7 +261,7 @@ AS $$
 DECLARE
     cutoff constant timestamptz := now() - keep;
 BEGIN
-    PERFORM shortener.require_cron(current_database(), 'purge_job_history');
+    PERFORM shortener.require_cron(current_database()::text, 'purge_job_history'::text);
     DELETE FROM cron.job_run_details d
     WHERE d.jobid IN (SELECT j.jobid FROM cron.job j WHERE starts_with(j.jobname, 'shortener '))
       AND CASE WHEN d.end_time IS NOT NULL THEN d.end_time < cutoff

@@ -10,6 +10,7 @@ use Test::More;
 my $node = PostgreSQL::Test::Cluster->new('attacks');
 $node->init;
 $node->append_conf('postgresql.conf', "fsync = off\nlog_statement = none\nlog_min_error_statement = panic");
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_cron'\ncron.database_name = 'owned'");
 $node->start;
 
 my $database = 'postgres';
@@ -327,6 +328,52 @@ for my $victim ('postgres', 'writer')
 	harmless("a setting, used by $victim", $error, undef, 'app');
 }
 as('app', 'DROP INDEX shortener.mine');
+
+# Functions like ours that fit a call better, left in the schema by whoever might create there to install the tables.
+prepare('CREATE EXTENSION pg_cron');
+as('app', q{DO $do$
+DECLARE
+	f record;
+	types text;
+	body text;
+BEGIN
+	FOR f IN SELECT p.oid, p.proname, p.prokind, p.proretset, p.prorettype, pg_get_function_result(p.oid) AS result, p.pronargs,
+			ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY a (t, n) ORDER BY n) AS types
+		FROM pg_proc p WHERE p.pronamespace = 'shortener'::regnamespace AND p.prokind IN ('f', 'p') AND p.prorettype <> 'trigger'::regtype AND p.pronargs > 0
+	LOOP
+		FOR types IN
+			WITH RECURSIVE variant (n, list) AS (
+				SELECT 0, ARRAY[]::text[]
+				UNION ALL SELECT v.n + 1, v.list || c.type FROM variant v
+				CROSS JOIN LATERAL (SELECT f.types[v.n + 1] AS type UNION SELECT unnest(CASE WHEN v.n >= 4 THEN '{}' ELSE
+					CASE f.types[v.n + 1] WHEN 'text' THEN '{name}' WHEN 'name' THEN '{text}' WHEN 'integer' THEN '{bigint}' WHEN 'bigint' THEN '{integer}'
+						WHEN 'date' THEN '{timestamp,timestamptz}' WHEN 'interval' THEN '{text}' ELSE '{}' END::text[] END)) c
+				WHERE v.n < f.pronargs)
+			SELECT array_to_string(v.list, ', ') FROM variant v WHERE v.n = f.pronargs
+			UNION SELECT array_to_string(array_fill('text'::text, ARRAY[n]), ', ') FROM generate_series(1, 7) n WHERE f.types = '{text[]}'
+		LOOP
+			body := 'BEGIN RAISE LOG ''evil ran as %'', current_user; '
+				|| CASE WHEN f.prokind = 'p' OR f.proretset OR f.prorettype = 'void'::regtype THEN '' ELSE 'RETURN NULL; ' END || 'END';
+			BEGIN
+				EXECUTE CASE f.prokind WHEN 'p' THEN format('CREATE PROCEDURE shortener.%I(%s) LANGUAGE plpgsql AS %L', f.proname, types, body)
+					ELSE format('CREATE FUNCTION shortener.%I(%s) RETURNS %s LANGUAGE plpgsql AS %L', f.proname, types, f.result, body) END;
+			EXCEPTION WHEN OTHERS THEN -- ours
+			END;
+		END LOOP;
+	END LOOP;
+END $do$});
+cmp_ok(prepare(q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'shortener'::regnamespace AND proowner = 'app'::regrole}), '>', 100, 'functions like ours');
+for my $call ('SELECT * FROM shortener.schedule_jobs()', 'SELECT * FROM shortener.scheduled_jobs', 'CALL shortener.purge_job_history()', 'SELECT shortener.unschedule_jobs()',
+	'CALL shortener.cleanup_expired()', 'CALL shortener.rollup_clicks()', 'CALL shortener.maintain_clicks()', 'CALL shortener.maintain_audit()',
+	'SELECT shortener.remove_expired_api_keys()', 'SELECT shortener.remove_unused_tags()', 'CALL shortener.install()', 'SELECT shortener.enable_audit()',
+	q{SELECT shortener.grant_access('writer'::name, 'writer'::text, NULL::text)}, q{SELECT shortener.bind_role('writer'::name, 'x'::text)},
+	q{SELECT shortener.canonical_host('a.example'::text)}, q{SELECT shortener.shorten('https://overloaded.example/'::text, NULL::text)},
+	q{SELECT * FROM shortener.resolve('a'::text, NULL::text)}, q{SELECT shortener.current_workspace()}, 'SELECT length(shortener.notification_key())')
+{
+	harmless("functions like ours: $call", scalar as('postgres', $call), undef, 'app');
+}
+as('app', q{DO $do$ DECLARE f regprocedure; BEGIN FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'shortener'::regnamespace AND proowner = 'app'::regrole
+	LOOP EXECUTE format('DROP ROUTINE %s', f); END LOOP; END $do$});
 
 # A table whose columns are not what they were raises an error and does not end the server.
 my ($key) = as('app', q{SELECT shortener.create_api_key('key')});
