@@ -399,5 +399,26 @@ like(scalar as('writer', q{INSERT INTO shortener.link (workspace_id, short_code,
 is(prepare('SELECT 1'), 1, 'the server is there');
 unlike(slurp_file($node->logfile), qr/terminated by signal/, '... all the time');
 
+# Third: the extension goes, the tables stay, and what their owner leaves with them is found where hll is meant.
+$node->safe_psql('postgres', 'CREATE DATABASE gone');
+$database = 'gone';
+prepare('CREATE EXTENSION shortener CASCADE; GRANT USAGE, CREATE ON SCHEMA shortener TO app; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA shortener TO app');
+as('app', 'CALL shortener.install()');
+arm('gone', 'app');
+prepare('DROP EXTENSION shortener CASCADE');
+for my $left (
+	[ 'FUNCTION shortener.hll_cardinality(hll)', q{CREATE FUNCTION shortener.hll_cardinality(hll) RETURNS double precision LANGUAGE sql IMMUTABLE AS 'SELECT 1.0 WHERE evil.run()'} ],
+	[ 'DOMAIN shortener.hll_hashval', 'CREATE DOMAIN shortener.hll_hashval AS bigint CHECK (evil.run())' ],
+	[ 'TABLE shortener.hll', 'CREATE TABLE shortener.hll (a int)' ])
+{
+	my ($object, $create) = @$left;
+	as('app', $create);
+	my (undef, $error) = as('postgres', 'CREATE EXTENSION shortener; SELECT shortener.visitor_count(public.hll_empty()); SELECT shortener.visitor_key(1)');
+	harmless("$object left behind", $error, qr/schema shortener contains .* of role app/, 'app');
+	prepare('DROP EXTENSION IF EXISTS shortener CASCADE');
+	as('app', "DROP $object");
+}
+is(scalar as('postgres', 'CREATE EXTENSION shortener') =~ /ERROR/, '', 'without them the extension comes back');
+
 $node->stop;
 done_testing();
