@@ -82,7 +82,7 @@ SHORTENER_FUNCTION(shortener_check_password) {
         {{"workspace", INT4OID}, {"user", INT8OID}});
     if (PG_ARGISNULL(0))
         PG_RETURN_BOOL(false);
-    if (!may_use_workspace(PG_GETARG_INT32(0)))
+    if (!may_use_workspace(PG_GETARG_INT32(0), admin)) // as the policies of user_password have it
         PG_RETURN_BOOL(false);
     SPI_connect();
     std::optional<Datum> known;

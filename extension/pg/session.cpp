@@ -269,6 +269,10 @@ bool may_use_workspace(int32 id) {
     return !is_restricted() || working_workspace() == id;
 }
 
+bool may_use_workspace(int32 id, Scopes scope) {
+    return !is_restricted() || ((current_scope_bits() & scope) && working_workspace() == id);
+}
+
 void raise_no_workspace() {
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                     errmsg("role \"%s\" has no workspace to work in", GetUserNameFromId(GetUserId(), false)),

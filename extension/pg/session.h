@@ -46,8 +46,9 @@ std::optional<Datum> creating_user();
 // shortener.default_workspace decides.
 std::optional<int32> working_workspace();
 
-// Whether row-level security lets the caller see the links of a workspace.
+// Whether row-level security lets the caller see the links of a workspace, or what takes another scope.
 bool may_use_workspace(int32 id);
+bool may_use_workspace(int32 id, Scopes scope);
 
 [[noreturn]] void raise_no_workspace();
 

@@ -137,6 +137,8 @@ CALL make_audit_partitions('1 month');
 INSERT INTO link_audit (workspace_id, link_id, action, short_code, new_values, session_role, changing_role)
     VALUES (5, 1, 'insert', 'betasecret', '{}', 'betasecret', 'betasecret');
 INSERT INTO link_archive SELECT *, now() FROM link;
+SELECT create_api_key('reader', '{links:read}', workspace => 'acme') AS reader \gset
+SELECT set_password('a@acme.example', 'acme', 'acme');
 SELECT create_api_key('betasecret', '{admin}', workspace => 'betasecret') AS beta, create_api_key('acme', '{admin}', workspace => 'acme') AS acme \gset
 
 -- Nothing foreign is seen, changed or made, whatever the relation.
@@ -219,6 +221,14 @@ SELECT is(check_password(5, 1, 'betasecret'), false, 'no foreign password is tri
 SELECT is(revoke_api_key(left(:'beta', 11)), false, 'no foreign key is revoked');
 SELECT is(update_workspace('betasecret', name => 'x'), false, 'no foreign workspace is changed');
 SELECT is_empty($$ SELECT FROM pg_stats WHERE schemaname = 'shortener' $$, 'no statistics');
+
+-- An API key that may not read passwords does not try them either.
+SELECT is(check_password(current_workspace_id(), user_id('a@acme.example', current_workspace_id()), 'acme'), true, 'a password of the own workspace');
+SELECT user_id('a@acme.example', current_workspace_id()) AS user \gset
+SELECT authenticate(:'reader');
+SELECT is(check_password(current_workspace_id(), :user, 'acme'), false, '... takes the scope admin');
+RESET ROLE;
+SELECT authenticate(:'acme');
 
 -- Resolving is for every workspace, and no more than resolving.
 RESET ROLE;
