@@ -46,11 +46,11 @@ AS $$
 -- As rollup_clicks: it commits after each step. A step that cannot have its lock at once is left to the next run.
 DECLARE
     commits constant boolean := shortener.can_commit();
-    today constant date := (pg_catalog.now() AT TIME ZONE 'UTC')::date;
+    today constant pg_catalog.date := (pg_catalog.now() AT TIME ZONE 'UTC')::pg_catalog.date;
     step integer := 0;
-    old_parent name := '';
-    old_partition name;
-    old_month date := date '-infinity';
+    old_parent pg_catalog.name := '';
+    old_partition pg_catalog.name;
+    old_month pg_catalog.date := pg_catalog.date '-infinity';
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     IF keep_events IS NULL OR keep_hours IS NULL OR keep_days IS NULL OR keep_months IS NULL OR ahead IS NULL THEN

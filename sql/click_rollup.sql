@@ -87,7 +87,7 @@ AS $$
 -- It commits, so it can have no SET clause: each transaction sets search_path for itself, and its isolation level,
 -- above which one that waited for another would fail.
 DECLARE
-    started constant timestamptz := pg_catalog.clock_timestamp();
+    started constant pg_catalog.timestamptz := pg_catalog.clock_timestamp();
     commits constant boolean := shortener.can_commit(); -- else all is one transaction
     counted integer;
 BEGIN

@@ -6,22 +6,22 @@ CREATE PROCEDURE cleanup_expired(batch_size integer = 1000, older_than interval 
 AS $$
 -- The triggers of link retire the codes of what is deleted, here and everywhere else.
 -- It commits, so it can have no SET clause and no SECURITY DEFINER: each transaction sets search_path for itself, and
--- its isolation level, above which two that run at once would fail.
+-- its isolation level, above which two that run at once would fail. What is before that, types too, is qualified.
 -- Several may run at once: SKIP LOCKED deals each row to one of them, and a row that a revival holds to none.
 -- That needs no lock that a cancelled run could leave behind in its session.
 DECLARE
-    started constant timestamptz := pg_catalog.clock_timestamp();
+    started constant pg_catalog.timestamptz := pg_catalog.clock_timestamp();
     margin constant interval := interval '1 hour';
-    cutoff timestamptz;
+    cutoff pg_catalog.timestamptz;
     run bigint;
     enough boolean;
-    due tid[]; -- of the batch, and locked
+    due pg_catalog.tid[]; -- of the batch, and locked
     batch integer; -- rows that the last batch removed
-    failure text;
-    failure_detail text;
-    failure_hint text;
-    failure_state text;
-    kept_code text;
+    failure pg_catalog.text;
+    failure_detail pg_catalog.text;
+    failure_hint pg_catalog.text;
+    failure_state pg_catalog.text;
+    kept_code pg_catalog.text;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     IF batch_size IS NULL OR batch_size NOT BETWEEN 1 AND 100000 THEN
@@ -108,6 +108,7 @@ BEGIN
         WHERE id = run;
     COMMIT;
     IF failure IS NOT NULL THEN
+        SET LOCAL search_path = pg_catalog, pg_temp;
         RAISE '%', failure USING ERRCODE = failure_state,
             DETAIL = concat_ws(E'\n', nullif(failure_detail, ''), 'The batches before it are done.'),
             HINT = coalesce(nullif(failure_hint, ''), 'The run is recorded in shortener.cleanup_run.');

@@ -375,6 +375,30 @@ for my $call ('SELECT * FROM shortener.schedule_jobs()', 'SELECT * FROM shortene
 as('app', q{DO $do$ DECLARE f regprocedure; BEGIN FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'shortener'::regnamespace AND proowner = 'app'::regrole
 	LOOP EXECUTE format('DROP ROUTINE %s', f); END LOOP; END $do$});
 
+# The owner of the database sets a search_path for all, with types and functions before those of pg_catalog.
+prepare('ALTER DATABASE owned OWNER TO other');
+as('other', q{CREATE SCHEMA early; GRANT USAGE ON SCHEMA early TO PUBLIC;
+	CREATE FUNCTION early.run() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE LOG 'evil ran as %', current_user; RETURN true; END $$;
+	CREATE FUNCTION early.concat_ws(text, text, text) RETURNS text LANGUAGE sql AS 'SELECT $2 WHERE early.run()';
+	DO $$ DECLARE name text; BEGIN FOREACH name IN ARRAY '{timestamptz,date,text,name,tid,interval,bool,int4,int8}'::text[] LOOP
+		EXECUTE format('CREATE DOMAIN early.%1$I AS pg_catalog.%1$I CHECK (early.run())', name); END LOOP; END $$;
+	ALTER DATABASE owned SET search_path = early, pg_catalog});
+as('app', q{CREATE TABLE evil.holder (workspace_id integer, id bigint, FOREIGN KEY (workspace_id, id) REFERENCES shortener.link);
+	INSERT INTO shortener.link (workspace_id, short_code, original_url, redirect_status, expires_at)
+		VALUES (1, 'held', 'https://e.example/', 302, pg_catalog.now() - interval '40 days');
+	INSERT INTO evil.holder SELECT workspace_id, id FROM shortener.link WHERE short_code = 'held'});
+ran_as();
+for my $job (prepare('SELECT command FROM shortener.job_definitions()') =~ /(.+)/g, 'SELECT * FROM shortener.scheduled_jobs')
+{
+	for my $victim ('app', 'postgres')
+	{
+		harmless("a search_path of the database: $job by $victim", scalar as($victim, $job),
+			$job =~ /cleanup/ && $victim eq 'app' ? qr/violates foreign key constraint/ : undef, 'other');
+	}
+}
+as('other', 'ALTER DATABASE owned RESET search_path');
+as('app', 'DROP TABLE evil.holder');
+
 # A table whose columns are not what they were raises an error and does not end the server.
 my ($key) = as('app', q{SELECT shortener.create_api_key('key')});
 prepare('GRANT EXECUTE ON FUNCTION shortener.authenticate(text, boolean) TO writer');
