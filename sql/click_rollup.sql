@@ -10,7 +10,7 @@ DECLARE
     parent name;
     month date;
 BEGIN
-PERFORM shortener.lock_for_job('{click_rollup}'::text[]);
+    PERFORM shortener.lock_for_job('{click_rollup}'::text[]);
     PERFORM FROM shortener.click_rollup FOR UPDATE; -- one at a time: two would meet at the same counters
     -- Only now, because who holds that row may be about to drop partitions.
     PERFORM shortener.lock_for_job('{click_pending,click_hour,click_day,click_day_breakdown,click_total}'::text[]);
