@@ -28,7 +28,7 @@ std::chrono::milliseconds statement_patience(std::chrono::milliseconds timeout) 
 Service::Service(boost::asio::io_context& context, Shared& shared, std::size_t thread,
                  const ServiceSettings& settings)
     : context_(context), shared_(shared), settings_(settings), counters_(shared.metrics.slot(thread)),
-      codes_(context, settings.database_timeout, counters_, shared.database,
+      codes_(context, settings.database_timeout, counters_, shared.database, thread,
              settings.database.default_workspace),
       texts_(context, settings.database_timeout, counters_),
       database_(context, {settings.database, "resolve codes", statement_patience(settings.database_timeout)},

@@ -48,6 +48,13 @@ void DatabaseClient::start() {
     asio::co_spawn(context_, run(), end_program);
 }
 
+void DatabaseClient::hurry() {
+    backoff_.cut_short();
+    next_probe_ = Clock::time_point::min();
+    if (idle_)
+        connection_.wake();
+}
+
 void DatabaseClient::set_away(bool away) {
     away_ = away;
     for (StatementQueue* queue : queues_)
@@ -103,13 +110,13 @@ asio::awaitable<std::string> DatabaseClient::probe() {
 
 // Sends what there is to send, until something goes wrong.
 asio::awaitable<void> DatabaseClient::serve() {
-    Clock::time_point next_probe = Clock::now() + probe_interval;
+    next_probe_ = Clock::now() + probe_interval;
     while (connection_.is_open()) {
-        if (Clock::now() >= next_probe) {
+        if (Clock::now() >= next_probe_) {
             const std::string problem = co_await probe();
             if (!problem.empty())
                 co_return;
-            next_probe = Clock::now() + probe_interval;
+            next_probe_ = Clock::now() + probe_interval;
             continue;
         }
         if (StatementQueue* queue = next_due()) {
@@ -118,7 +125,7 @@ asio::awaitable<void> DatabaseClient::serve() {
                 co_return;
             continue;
         }
-        Clock::time_point until = next_probe;
+        Clock::time_point until = next_probe_;
         for (const StatementQueue* queue : queues_)
             until = std::min(until, queue->due());
         co_await idle(until);

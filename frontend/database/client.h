@@ -35,8 +35,8 @@ class DatabaseClient {
 
     // Connects, and connects again whenever the connection is lost, until the loop ends.
     void start();
-    // Tries at once, if it waits between attempts.
-    void hurry() { backoff_.cut_short(); }
+    // Connects, or asks whether the connection is alive, without waiting until it is time.
+    void hurry();
 
   private:
     boost::asio::awaitable<void> run();
@@ -60,6 +60,7 @@ class DatabaseClient {
     std::map<const char*, std::string> prepared_;
     std::size_t turn_ = 0; // of the queue that comes first
     std::string complaint_;
+    Clock::time_point next_probe_;
     bool idle_ = false, away_ = false, connected_before_ = false;
 };
 

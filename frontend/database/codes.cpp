@@ -51,6 +51,7 @@ std::string CodeQueue::judge(const PGresult* result) {
     if (PQntuples(result) != 1)
         return "resolve_many() does not return a row for a code";
     set_workspace_missing(PQgetisnull(result, 0, workspace_id));
+    status_.confirm(thread_);
     return {};
 }
 

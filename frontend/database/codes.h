@@ -28,8 +28,8 @@ class CodeQueue final : public QuestionQueue<CodeAnswer> {
   public:
     // `default_workspace` is the one that was asked for, empty for the database's own.
     CodeQueue(boost::asio::io_context& context, std::chrono::milliseconds timeout, Counters& counters,
-              DatabaseStatus& status, std::string default_workspace)
-        : QuestionQueue(context, timeout, counters), status_(status),
+              DatabaseStatus& status, std::size_t thread, std::string default_workspace)
+        : QuestionQueue(context, timeout, counters), status_(status), thread_(thread),
           default_workspace_(std::move(default_workspace)) {}
 
     Statement probe() const override;
@@ -41,6 +41,7 @@ class CodeQueue final : public QuestionQueue<CodeAnswer> {
     void set_workspace_missing(bool missing);
 
     DatabaseStatus& status_;
+    const std::size_t thread_;
     const std::string default_workspace_;
     bool workspace_missing_ = false;
 };

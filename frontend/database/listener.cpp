@@ -104,9 +104,10 @@ asio::awaitable<void> Listener::run() {
     }
 }
 
-// Cached links must not become 503 because the threads still wait to connect again.
+// Cached links must not become 503 because the threads still wait to connect again, or for an answer.
 bool Listener::may_flush(Clock::time_point now) const {
-    return status_.resolving == status_.threads || (status_.resolving > 0 && now >= begun_ + flush_patience);
+    const int confirmed = status_.confirmed();
+    return confirmed == status_.threads || (confirmed > 0 && now >= begun_ + flush_patience);
 }
 
 asio::awaitable<void> Listener::listen() {

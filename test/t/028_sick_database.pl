@@ -69,7 +69,22 @@ $proxy->delay(1.5);
 is($frontend->status('/late'), 503, 'an answer that takes longer than a visitor waits');
 sleep 2;
 is($frontend->growth(sub { is($frontend->status('/late'), 302, '... is there for the next visitor') })->{cache_misses_total}, undef, '... without asking again');
+# The listening connection is lost and made again, while no code can be resolved: cached links are kept.
 $proxy->delay(0);
+sleep 2; # until no late answer is on its way
+ok(eventually { !$frontend->growth(sub { $frontend->status('/cached') })->{cache_misses_total} }, 'a link is cached');
+$proxy->delay(4);
+sleep 0.2;
+my $flushes = $frontend->metrics->{cache_flushes_total};
+value(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'shortenerd' AND query NOT LIKE '%resolve_many%'});
+my %seen;
+my $until = time + 2;
+while (time < $until) { $seen{ $frontend->status('/cached') // 'none' }++; sleep 0.02 }
+is_deeply([ keys %seen ], [302], 'the listening connection was lost, and the answers of the database take 4 s: a cached link is served');
+ok($frontend->metrics->{cache_flushes_total} == $flushes, '... from the cache, which is kept');
+$proxy->delay(0);
+ok($frontend->until_ready, 'when answers come again it is ready');
+cmp_ok($frontend->metrics->{cache_flushes_total}, '>', $flushes, '... and what was cached is forgotten');
 $frontend->stop;
 undef $proxy;
 
