@@ -49,9 +49,9 @@ PGconn* connect_blocking(const ConnectionSettings& settings) {
     // A host that is gone, told from a database that is slow: the kernel of a slow one acknowledges what we
     // send.
     add("tcp_user_timeout", "5000");
+    add("dbname", settings.conninfo.c_str());
     if (settings.session_attributes)
         add("target_session_attrs", settings.session_attributes);
-    add("dbname", settings.conninfo.c_str());
     std::string options;
     if (!settings.default_workspace.empty()) {
         options = session_options(settings.conninfo, settings.default_workspace);

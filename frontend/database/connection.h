@@ -23,7 +23,7 @@ namespace shortener {
 struct ConnectionSettings {
     std::string conninfo;
     std::string default_workspace;            // empty: the database's own setting
-    const char* session_attributes = nullptr; // default of target_session_attrs
+    const char* session_attributes = nullptr; // target_session_attrs, instead of what conninfo says
 };
 
 struct ResultDeleter {

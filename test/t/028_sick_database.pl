@@ -189,10 +189,17 @@ $node->wait_for_catchup($standby);
 is($frontend->location('/edited'), 'https://to.example/newer', '... and seen as soon as the standby knows');
 ok(eventually { $frontend->status('/fresh') == 302 }, '... the new link, too');
 $frontend->stop;
+# A wish to read from standbys does not make it listen to one.
+$frontend = Frontend->start(database => sprintf 'host=%s,%s port=%s,%s dbname=postgres application_name=shortenerd target_session_attrs=prefer-standby', map { ($node->$_, $standby->$_) } 'host', 'port');
+is($standby->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'shortenerd'}), 2, 'with target_session_attrs=prefer-standby both threads read from the standby');
+$frontend->hear(sub { value(q{SELECT shortener.update_link('edited', url => 'https://to.example/newest')}) });
+$node->wait_for_catchup($standby);
+is($frontend->location('/edited'), 'https://to.example/newest', '... and changes are heard from the primary');
+$frontend->stop;
 # With the standby alone there is nobody to listen to.
 $frontend = Frontend->start(database => $standby->connstr('postgres'), ready => 0);
 ok(eventually { $frontend->log =~ /error: cannot listen for changes: .*name the primary with --primary/ }, 'a standby alone: the log asks for --primary');
-is($frontend->location('/edited'), 'https://to.example/newer', '... and links are found');
+is($frontend->location('/edited'), 'https://to.example/newest', '... and links are found');
 $frontend->stop;
 $standby->stop;
 
