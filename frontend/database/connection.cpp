@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <system_error>
 #include <thread>
 
@@ -17,14 +18,15 @@ namespace asio = boost::asio;
 
 // The `options` parameter that sets the default workspace, after whatever the user had in it.
 std::string session_options(const std::string& conninfo, const std::string& default_workspace) {
-    std::string options;
+    const char* const environment = std::getenv("PGOPTIONS");
+    std::string options = environment ? environment : "";
     if (PQconninfoOption* parsed = PQconninfoParse(conninfo.c_str(), nullptr)) {
         for (const PQconninfoOption* option = parsed; option->keyword; option++)
             if (std::string_view(option->keyword) == "options" && option->val)
-                options = std::string(option->val) + " ";
+                options = option->val;
         PQconninfoFree(parsed);
     }
-    options += "-c shortener.default_workspace=";
+    options += " -c shortener.default_workspace=";
     for (const char c : default_workspace) {
         if (c == ' ' || c == '\\')
             options.push_back('\\');

@@ -252,6 +252,15 @@ is($frontend->location('/shared', Host => 'other.example'), 'https://to.example/
 is($frontend->location('/shared', Host => 'xn--bcher-kva.example'), 'https://to.example/green', '... for unknown hosts only');
 unlike($frontend->log, qr/redirect link/, 'clicks are not logged at the usual level');
 $frontend->stop;
+for my $from ([ 'a connection string' => " options='-c log_min_duration_statement=0'", {} ], [ PGOPTIONS => '', { PGOPTIONS => '-c log_min_duration_statement=0' } ])
+{
+	my ($name, $options, $environment) = @$from;
+	my $logged = -s $node->logfile;
+	$frontend = Frontend->start(database => $node->connstr('postgres') . $options, environment => $environment, flags => [ '--default-workspace', 'blue' ]);
+	is($frontend->location('/shared', Host => 'other.example'), 'https://to.example/blue', "--default-workspace beside the options of $name");
+	like(substr(slurp_file($node->logfile), $logged), qr/duration: .*resolve_many/, '... which hold, too');
+	$frontend->stop;
+}
 
 # Who the visitor is.
 sub client_seen
