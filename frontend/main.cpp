@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <list>
 #include <optional>
 #include <random>
 #include <sstream>
@@ -52,9 +53,10 @@ void announce(const char* what, const Transport& transport) {
 // Which of the addresses cannot be had, when one cannot.
 std::string name_of_taken(const Config& config) {
     boost::asio::io_context context;
+    std::list<boost::asio::ip::tcp::acceptor> taken; // one may be in the way of another
     for (const auto* endpoints : {&config.listen, &config.admin_listen})
         for (const auto& endpoint : *endpoints) {
-            boost::asio::ip::tcp::acceptor acceptor(context);
+            auto& acceptor = taken.emplace_back(context);
             boost::system::error_code error;
             acceptor.open(endpoint.protocol(), error);
             acceptor.set_option(boost::asio::socket_base::reuse_address(true), error);

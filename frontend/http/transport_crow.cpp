@@ -114,9 +114,8 @@ class Transport::Implementation {
     Implementation(const TransportSettings& settings, MakeHandler make_handler)
         : settings_(settings), make_handler_(std::move(make_handler)) {
         // Crow does not say why it cannot listen, nor on which port it does.
-        asio::io_context context;
         for (tcp::endpoint& endpoint : settings_.listen)
-            endpoint.port(tcp::acceptor(context, endpoint, true).local_endpoint().port());
+            endpoint.port(places_.emplace_back(context_, endpoint, true).local_endpoint().port());
     }
 
     const std::vector<tcp::endpoint>& endpoints() const { return settings_.listen; }
@@ -124,6 +123,7 @@ class Transport::Implementation {
     void start() {
         for (std::size_t i = 0; i < settings_.threads; i++)
             loops_.emplace_back(make_handler_, i);
+        places_.clear();
         for (const tcp::endpoint& endpoint : settings_.listen)
             start(apps_.emplace_back(), endpoint);
     }
@@ -214,6 +214,8 @@ class Transport::Implementation {
 
     TransportSettings settings_;
     const MakeHandler make_handler_;
+    asio::io_context context_;
+    std::list<tcp::acceptor> places_; // kept for Crow until it starts
     std::list<Loop> loops_;
     std::list<crow::SimpleApp> apps_;
     std::list<std::thread> threads_;

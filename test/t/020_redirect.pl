@@ -347,6 +347,12 @@ is(IO::Socket::INET->new(PeerAddr => '127.0.0.2', PeerPort => $second) ? 'open' 
 is($status, 1, 'an address that is taken ends it');
 like($err, qr/error: cannot listen on 127\.0\.0\.1:$frontend->{port}: Address already in use/, '... and says which');
 $frontend->stop;
+for my $other ('--listen', '--admin-listen')
+{
+	($status, $out, $err) = run_shortenerd({}, '--listen', "127.0.0.1:$second", $other, "127.0.0.1:$second");
+	is($status, 1, "the same address again with $other ends it");
+	like($err, qr/error: cannot listen on 127\.0\.0\.1:$second: Address already in use/, '... and says which');
+}
 
 # A name to listen on; systemd, and its signals.
 my $notify = IO::Socket::UNIX->new(Type => IO::Socket::UNIX::SOCK_DGRAM(), Local => PostgreSQL::Test::Utils::tempdir_short() . '/notify') or die $!;
