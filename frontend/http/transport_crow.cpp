@@ -35,6 +35,8 @@ namespace {
 constexpr std::chrono::milliseconds tick_interval{100};
 // Crow's threads wait, so there are many.
 constexpr std::size_t most_threads = 256;
+// With them, at the end.
+constexpr std::chrono::seconds last_patience{1};
 
 // An event loop with its handler, on a thread of its own.
 class Loop {
@@ -60,11 +62,19 @@ class Loop {
         stopped_ = true;
     }
 
+    // After stop(): whoever asks from here on is refused, and what the handler uses may go.
+    void forget_handler() {
+        const std::lock_guard lock(mutex_);
+        handler_.reset();
+    }
+
     Response answer(const Request& request) {
         Response response;
         std::shared_ptr<PendingRequest> pending;
         {
             const std::lock_guard lock(mutex_);
+            if (!handler_)
+                return refusal(503);
             pending = handler_->answer(request, response);
             if (!pending)
                 return response;
@@ -139,9 +149,18 @@ class Transport::Implementation {
             loop.stop();
         for (crow::SimpleApp& app : apps_)
             app.stop();
+        // Since 1.3 a thread of Crow waits for as long as its client likes, if that one reads nothing.
+        for (const auto end = Clock::now() + last_patience; running_ > 0 && Clock::now() < end;)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        stuck_ = running_ > 0;
+        for (Loop& loop : loops_)
+            loop.forget_handler();
         for (std::thread& thread : threads_)
-            thread.join();
+            stuck_ ? thread.detach() : thread.join();
     }
+
+    // Whether threads of Crow live on after stop().
+    bool stuck() const { return stuck_; }
 
   private:
     void start(crow::SimpleApp& app, const tcp::endpoint& endpoint) {
@@ -161,8 +180,10 @@ class Transport::Implementation {
             .server_name("shortenerd")
             .signal_clear()
             .loglevel(crow::LogLevel::Critical);
+        running_++;
         threads_.emplace_back([this, &app] {
             app.run();
+            running_--;
             if (stopping_)
                 return;
             log_line(LogLevel::error, "Crow has stopped serving");
@@ -172,6 +193,7 @@ class Transport::Implementation {
     }
 
     void serve(const crow::request& asked, crow::response& out) {
+        under_way_++;
         Request request;
         std::string host;
         Response response;
@@ -192,9 +214,7 @@ class Transport::Implementation {
             request.peer = asked.remote_ip_address;
             request.prefetch =
                 is_prefetch(field(asked, "Sec-Purpose")) || is_prefetch(field(asked, "Purpose"));
-            under_way_++;
             response = loop_of_this_thread().answer(request);
-            under_way_--;
         }
         out.code = response.status;
         out.set_header("Date", http_date()); // Crow 1.3 sends none
@@ -204,6 +224,7 @@ class Transport::Implementation {
         out.manual_length_header = response.status == 204;
         out.body = std::move(response.body);
         out.end();
+        under_way_--;
     }
 
     Loop& loop_of_this_thread() {
@@ -220,12 +241,17 @@ class Transport::Implementation {
     std::list<crow::SimpleApp> apps_;
     std::list<std::thread> threads_;
     std::atomic<int> under_way_{0};
+    std::atomic<int> running_{0}; // applications
     std::atomic<bool> stopping_{false};
+    bool stuck_ = false;
 };
 
 Transport::Transport(const TransportSettings& settings, MakeHandler make_handler)
     : implementation_(std::make_unique<Implementation>(settings, std::move(make_handler))) {}
-Transport::~Transport() = default;
+Transport::~Transport() {
+    if (implementation_->stuck())
+        static_cast<void>(implementation_.release()); // until the program ends, which is soon
+}
 std::vector<tcp::endpoint> Transport::endpoints() const {
     return implementation_->endpoints();
 }

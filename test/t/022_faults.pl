@@ -221,6 +221,24 @@ is($frontend->wait_for_end(30), 0, 'a request that never ends is given up');
 cmp_ok(time - $begin, '<', 10, '... after the shutdown time-out');
 like($frontend->log, qr/warning: closing 1 connections? with requests under way/, '... which is logged') unless crow();
 
+# Nor are those who ask and read no answer; clicks that wait are sent all the same.
+$frontend = Frontend->start(database => $connstr, clicks => 1, flags => [ '--write-timeout', '60s', '--shutdown-timeout', '2s' ]);
+is($frontend->status('/cached'), 302, 'a link, from now on in the cache');
+my @deaf = map { $frontend->connect } 1 .. 4;
+$_->{socket}->blocking(0) for @deaf;
+my $asking = Frontend::Client::format_request('GET', '/nobody') x 100;
+for (1 .. 100) { local $SIG{PIPE} = 'IGNORE'; syswrite $_->{socket}, $asking for @deaf; sleep 0.01 }
+$holder = $node->background_psql('postgres');
+$holder->query_safe('BEGIN; LOCK TABLE shortener.click_batch IN ACCESS EXCLUSIVE MODE');
+$frontend->get('/cached') for 1 .. 10;
+$frontend->signal('TERM');
+ok(eventually { $frontend->log =~ /info: stopping/ }, 'clients that read no answer, and SIGTERM');
+$holder->query_safe('ROLLBACK');
+$holder->quit;
+is($frontend->wait_for_end(20), 0, '... which ends it well');
+is(value('SELECT count(*) FROM shortener.click_event'), 11, '... with all clicks recorded');
+$_->close for @deaf;
+
 # kill -9 in the middle of load, and a new start on the same port.
 $frontend = Frontend->start(database => $connstr);
 my $port = $frontend->{port};
