@@ -138,8 +138,9 @@ class Value {
         const auto port = static_cast<unsigned short>(port_given.value_or(0));
         boost::system::error_code error;
         const auto address = boost::asio::ip::make_address(host, error);
-        // An IPv6 address without brackets may end in what looks like a port.
-        if (colon == text.npos || !port_given || host.empty() ||
+        // An IPv6 address without brackets may end in what looks like a port. The resolver would take * for
+        // the loopback addresses.
+        if (colon == text.npos || !port_given || host.empty() || host == "*" ||
             (error && (bracketed || host.find(':') != host.npos)))
             refuse(text, "an address and a port, such as 127.0.0.1:8080, [::1]:8080 or localhost:8080");
         if (!error)

@@ -92,7 +92,7 @@ TEST(Config, ComplainsBeforeAnythingStarts) {
     EXPECT_NE(complaint("--cache-size=1kb").find("the units are kB, MB and GB"), std::string::npos);
     EXPECT_NE(complaint("--cache-ttl=1m").find("the units are ms, s, min and h"), std::string::npos);
     for (const char* bad : {"--listen=:80", "--listen=::1", "--listen=[localhost]:80", "--listen=localhost",
-                            "--listen=localhost:http"})
+                            "--listen=localhost:http", "--listen=*:80"})
         EXPECT_NE(complaint(bad).find("is not an address and a port"), std::string::npos) << bad;
     EXPECT_NE(complaint("--listen=no-such-host.invalid:80").find("cannot find the address"),
               std::string::npos);
