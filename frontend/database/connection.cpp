@@ -174,7 +174,9 @@ asio::awaitable<std::string> Connection::connect() {
     if (!connection_)
         co_return "out of memory";
     if (PQstatus(connection_) != CONNECTION_OK || PQsetnonblocking(connection_, 1) != 0) {
-        const std::string error = PQerrorMessage(connection_);
+        std::string error = PQerrorMessage(connection_);
+        while (error.ends_with('\n'))
+            error.pop_back();
         close();
         co_return error.empty() ? "connection failed" : error;
     }

@@ -198,7 +198,7 @@ is($frontend->location('/edited'), 'https://to.example/newest', '... and changes
 $frontend->stop;
 # With the standby alone there is nobody to listen to.
 $frontend = Frontend->start(database => $standby->connstr('postgres'), ready => 0);
-ok(eventually { $frontend->log =~ /error: cannot listen for changes: .*name the primary with --primary/ }, 'a standby alone: the log asks for --primary');
+ok(eventually { $frontend->log =~ /error: cannot listen for changes: .*hot standby mode; name the primary with --primary/ }, 'a standby alone: the log asks for --primary');
 is($frontend->location('/edited'), 'https://to.example/newest', '... and links are found');
 $frontend->stop;
 $standby->stop;
