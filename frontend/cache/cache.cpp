@@ -3,10 +3,18 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
+
+#include <boost/intrusive/list.hpp>
+#include <boost/intrusive/unordered_set.hpp>
 
 namespace shortener {
 
 namespace {
+
+namespace intrusive = boost::intrusive;
+// Hooks are not looked at again once their entry is removed.
+using unchecked = intrusive::link_mode<intrusive::normal_link>;
 
 // What the allocator adds to a block, about.
 constexpr std::size_t block_overhead = 16;
@@ -16,10 +24,7 @@ enum Part { links, unknown, part_count };
 } // namespace
 
 // One block: this, the code, the location.
-struct Cache::Entry {
-    Entry* next_in_bucket;
-    Entry* newer;
-    Entry* older;
+struct Cache::Entry : intrusive::unordered_set_base_hook<unchecked>, intrusive::list_base_hook<unchecked> {
     std::uint64_t hash;
     std::int64_t workspace_id;
     std::int64_t link_id;
@@ -32,15 +37,41 @@ struct Cache::Entry {
     bool asked_for : 1;
 
     char* text() { return reinterpret_cast<char*>(this + 1); }
-    std::string_view code() { return {text(), code_length}; }
+    std::string_view code() const { return {reinterpret_cast<const char*>(this + 1), code_length}; }
     std::string_view location() { return {text() + code_length, location_length}; }
     std::size_t bytes() const { return sizeof *this + code_length + location_length + block_overhead; }
+    static void destroy(Entry* entry) { ::operator delete(entry); }
 };
 
 struct Cache::Shard {
+    // What an entry is found by.
+    struct Key {
+        std::uint64_t hash;
+        std::int64_t workspace_id;
+        std::string_view code;
+    };
+    // The low bits have chosen the shard.
+    struct Hasher {
+        template <typename Hashed> std::size_t operator()(const Hashed& hashed) const {
+            return hashed.hash / shard_count;
+        }
+    };
+    struct Equal {
+        bool operator()(const Key& key, const Entry& entry) const {
+            return key.hash == entry.hash && key.workspace_id == entry.workspace_id &&
+                   key.code == entry.code();
+        }
+        bool operator()(const Entry& a, const Entry& b) const {
+            return operator()(Key{a.hash, a.workspace_id, a.code()}, b);
+        }
+    };
+    using Index =
+        intrusive::unordered_set<Entry, intrusive::hash<Hasher>, intrusive::equal<Equal>,
+                                 intrusive::power_2_buckets<true>, intrusive::constant_time_size<false>>;
+    using Buckets = std::vector<Index::bucket_type>;
+
     struct Ring {
-        Entry* newest = nullptr;
-        Entry* oldest = nullptr;
+        intrusive::list<Entry, intrusive::constant_time_size<false>> order; // the newest first
         std::size_t entries = 0;
         std::size_t bytes = 0;
         std::size_t limit = 0;
@@ -52,68 +83,43 @@ struct Cache::Shard {
     };
 
     mutable std::mutex mutex;
-    std::vector<Entry*> buckets = std::vector<Entry*>(64);
+    Buckets buckets = Buckets(64);
+    Index index{Index::bucket_traits(buckets.data(), buckets.size())};
     std::array<Ring, part_count> rings;
     std::array<Slot, slots_per_shard> slots;
     Slot flushed;
 
     ~Shard() { clear(); }
 
-    static void destroy(Entry* entry) { ::operator delete(entry); }
-
-    std::size_t bucket_of(std::uint64_t hash) const { return hash / shard_count % buckets.size(); }
-
     Slot& slot_of(std::uint64_t hash) { return slots[hash >> 56]; }
 
-    void push_newest(Entry* entry) {
-        Ring& ring = rings[entry->part];
-        entry->newer = nullptr;
-        entry->older = ring.newest;
-        (ring.newest ? ring.newest->newer : ring.oldest) = entry;
-        ring.newest = entry;
+    void remove(Entry& entry) {
+        Ring& ring = rings[entry.part];
+        ring.entries--;
+        ring.bytes -= entry.bytes();
+        index.erase(index.iterator_to(entry));
+        ring.order.erase_and_dispose(ring.order.iterator_to(entry), Entry::destroy);
     }
 
-    void unlink_ring(Entry* entry) {
-        Ring& ring = rings[entry->part];
-        (entry->newer ? entry->newer->older : ring.newest) = entry->older;
-        (entry->older ? entry->older->newer : ring.oldest) = entry->newer;
+    Entry* find(const Key& key) {
+        const auto found = index.find(key, Hasher(), Equal());
+        return found == index.end() ? nullptr : &*found;
     }
 
-    void remove(Entry* entry) {
-        Entry** link = &buckets[bucket_of(entry->hash)];
-        while (*link != entry)
-            link = &(*link)->next_in_bucket;
-        *link = entry->next_in_bucket;
-        unlink_ring(entry);
-        rings[entry->part].entries--;
-        rings[entry->part].bytes -= entry->bytes();
-        destroy(entry);
-    }
-
-    Entry* find(std::uint64_t hash, std::int64_t workspace_id, std::string_view code) {
-        for (Entry* entry = buckets[bucket_of(hash)]; entry; entry = entry->next_in_bucket)
-            if (entry->hash == hash && entry->workspace_id == workspace_id && entry->code() == code)
-                return entry;
-        return nullptr;
-    }
-
-    void insert(Entry* entry) {
-        Ring& ring = rings[entry->part];
+    void insert(Entry& entry) {
+        Ring& ring = rings[entry.part];
         if (rings[links].entries + rings[unknown].entries >= buckets.size())
             grow();
-        Entry*& bucket = buckets[bucket_of(entry->hash)];
-        entry->next_in_bucket = bucket;
-        bucket = entry;
-        push_newest(entry);
+        index.insert(entry);
+        ring.order.push_front(entry);
         ring.entries++;
-        ring.bytes += entry->bytes();
+        ring.bytes += entry.bytes();
         // Every entry gets its second chance once, so this ends.
-        while (ring.bytes + ring.entries * sizeof(Entry*) > ring.limit && ring.oldest) {
-            Entry* oldest = ring.oldest;
-            if (oldest->asked_for) {
-                oldest->asked_for = false;
-                unlink_ring(oldest);
-                push_newest(oldest);
+        while (ring.bytes + ring.entries * sizeof(Index::bucket_type) > ring.limit && !ring.order.empty()) {
+            Entry& oldest = ring.order.back();
+            if (oldest.asked_for) {
+                oldest.asked_for = false;
+                ring.order.splice(ring.order.begin(), ring.order, ring.order.iterator_to(oldest));
             } else {
                 remove(oldest);
             }
@@ -121,29 +127,27 @@ struct Cache::Shard {
     }
 
     void grow() {
-        std::vector<Entry*> larger(buckets.size() * 2);
+        Buckets larger(buckets.size() * 2);
+        index.rehash(Index::bucket_traits(larger.data(), larger.size()));
         std::swap(buckets, larger);
-        for (Entry* chain : larger)
-            while (chain) {
-                Entry* entry = chain;
-                chain = chain->next_in_bucket;
-                Entry*& bucket = buckets[bucket_of(entry->hash)];
-                entry->next_in_bucket = bucket;
-                bucket = entry;
-            }
+    }
+
+    void invalidate(std::uint64_t hash) {
+        // Equal tags of different codes are one in 2^64: whatever is under this one goes.
+        const std::size_t bucket = index.bucket(Key{hash, 0, {}}, Hasher());
+        for (auto place = index.begin(bucket); place != index.end(bucket);) {
+            Entry& entry = *place++;
+            if (entry.hash == hash)
+                remove(entry);
+        }
     }
 
     void clear() {
+        index.clear();
         for (Ring& ring : rings) {
-            while (ring.oldest) {
-                Entry* entry = ring.oldest;
-                ring.oldest = entry->newer;
-                destroy(entry);
-            }
-            ring.newest = nullptr;
+            ring.order.clear_and_dispose(Entry::destroy);
             ring.entries = ring.bytes = 0;
         }
-        std::fill(buckets.begin(), buckets.end(), nullptr);
     }
 };
 
@@ -189,11 +193,11 @@ bool Cache::find(std::int64_t workspace_id, std::string_view code, Clock::time_p
     const std::uint64_t key = hash(tag(workspace_id, code));
     Shard& shard = shard_of(key);
     const std::lock_guard lock(shard.mutex);
-    Entry* entry = shard.find(key, workspace_id, code);
+    Entry* entry = shard.find({key, workspace_id, code});
     if (!entry)
         return false;
     if (now >= entry->fresh_until) {
-        shard.remove(entry);
+        shard.remove(*entry);
         return false;
     }
     entry->asked_for = true;
@@ -223,8 +227,8 @@ void Cache::store(std::string_view code, const Resolution& resolution, std::chro
     const Clock::time_point last = std::max(slot.time, shard.flushed.time);
     if (last != Clock::time_point::min() && now < last + asked.hold_off)
         return;
-    if (Entry* old = shard.find(key, resolution.workspace_id, code))
-        shard.remove(old);
+    if (Entry* old = shard.find({key, resolution.workspace_id, code}))
+        shard.remove(*old);
 
     Entry* entry = new (::operator new(size)) Entry{};
     entry->hash = key;
@@ -243,7 +247,7 @@ void Cache::store(std::string_view code, const Resolution& resolution, std::chro
     entry->asked_for = false;
     std::memcpy(entry->text(), code.data(), code.size());
     std::memcpy(entry->text() + code.size(), resolution.location.data(), resolution.location.size());
-    shard.insert(entry);
+    shard.insert(*entry);
 }
 
 void Cache::invalidate(std::uint64_t tag, Clock::time_point now) {
@@ -252,13 +256,7 @@ void Cache::invalidate(std::uint64_t tag, Clock::time_point now) {
     const std::lock_guard lock(shard.mutex);
     const Ticket ticket = sequence_.fetch_add(1, std::memory_order_acq_rel) + 1;
     shard.slot_of(key) = {ticket, now};
-    // Equal tags of different codes are one in 2^64: whatever is under this one goes.
-    for (Entry* entry = shard.buckets[shard.bucket_of(key)]; entry;) {
-        Entry* next = entry->next_in_bucket;
-        if (entry->hash == key)
-            shard.remove(entry);
-        entry = next;
-    }
+    shard.invalidate(key);
 }
 
 void Cache::flush(Clock::time_point now) {
@@ -278,7 +276,7 @@ Cache::Sizes Cache::sizes() const {
             Size& size = part == links ? sizes.links : sizes.unknown;
             const Shard::Ring& ring = shards_[i].rings[part];
             size.entries += ring.entries;
-            size.bytes += ring.bytes + ring.entries * sizeof(Entry*);
+            size.bytes += ring.bytes + ring.entries * sizeof(Shard::Index::bucket_type);
         }
     }
     return sizes;
