@@ -140,10 +140,12 @@ sub many
 	my %statuses;
 	while (@requests)
 	{
+		# Crow 1.2 does not know pipelining, and sends a body after HEAD of what is gone.
+		@clients = map { $self->connect } 1 .. $connections if crow();
 		my %expected;
 		for my $number (0 .. $#clients)
 		{
-			my @part = splice @requests, 0, 50 or last;
+			my @part = splice @requests, 0, crow() ? 1 : 50 or last;
 			$expected{$number} = @part;
 			$clients[$number]->send(join '', @part);
 		}
