@@ -257,7 +257,7 @@ if ($loader == 0)
 	}
 	POSIX::_exit($phase == 3 ? 0 : 2);
 }
-sleep 0.7;
+ok(eventually { $frontend->metrics->{'requests_total{status="302"}'} > 250 }, 'a client is served');
 $frontend->signal('KILL');
 is($frontend->wait_for_end, 9, 'killed in the middle of load');
 sleep 0.3;
