@@ -155,7 +155,7 @@ bool has_its_columns(TupleDesc description) {
 // So uses are counted exactly, whoever else counts; a transaction that rolls back has used its key all the
 // same; no client waits until another one's transaction ends; and a transaction that only reads stays one. An
 // UPDATE would be none of these.
-int64 count_use(const StoredKey& key, TimestampTz now) {
+int64 count_use(const StoredKey& key) {
     const Relation relation =
         table_open(get_relname_relid("api_key_use", get_namespace_oid("shortener", false)), RowExclusiveLock);
     if (relation->rd_tableam != GetHeapamTableAmRoutine())
@@ -166,6 +166,7 @@ int64 count_use(const StoredKey& key, TimestampTz now) {
     GenericXLogState* const change = GenericXLogStart(relation);
     LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
     const Page page = GenericXLogRegisterBuffer(change, buffer, 0);
+    const TimestampTz now = GetCurrentTimestamp(); // under the lock, as those before took theirs
 
     const OffsetNumber place = ItemPointerGetOffsetNumber(&key.use);
     const ItemId item = place <= PageGetMaxOffsetNumber(page) ? PageGetItemId(page, place) : nullptr;
@@ -186,7 +187,8 @@ int64 count_use(const StoredKey& key, TimestampTz now) {
 
     TimestampTz started = DatumGetTimestampTz(values[window_started_column - 1]);
     int32 window_uses = DatumGetInt32(values[window_uses_column - 1]);
-    if (now >= started + window || now < started) {
+    // A clock that is set back begins no window, unless it was far ahead.
+    if (now - window >= started || now + window < started) {
         started = now;
         window_uses = 0;
     }
@@ -233,7 +235,7 @@ SHORTENER_FUNCTION(shortener_authenticate) {
     if (key.is_workspace_deleted)
         refuse("the workspace of API key \"%s\" has been deleted", prefix);
     if (!RecoveryInProgress()) { // on a standby nothing can be counted
-        const int64 wait = count_use(key, GetCurrentTimestamp());
+        const int64 wait = count_use(key);
         if (wait > 0) {
             const int seconds = static_cast<int>((wait + USECS_PER_SEC - 1) / USECS_PER_SEC);
             ereport(

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(34);
+SELECT plan(37);
 
 SELECT create_workspace('acme');
 SELECT create_user('ada@example.com', workspace => 'acme');
@@ -37,6 +37,12 @@ SELECT results_eq($$ SELECT usage_count, last_used_at > now() FROM api_keys WHER
 UPDATE api_key_use SET window_started_at = now() - interval '1 hour' WHERE window_uses = 2;
 SELECT lives_ok(format('SELECT authenticate(%L)', :'twice'), 'an hour later it can be used again');
 SELECT is((SELECT window_uses FROM api_key_use WHERE uses = 3), 1, 'in a new window');
+UPDATE api_key_use SET window_started_at = clock_timestamp() + interval '1 minute', window_uses = 2 WHERE uses = 3;
+SELECT throws_ok(format('SELECT authenticate(%L)', :'twice'), 'SK429', NULL, 'whose clock was ahead begins no other window');
+UPDATE api_key_use SET window_started_at = clock_timestamp() + interval '1 day' WHERE uses = 3;
+SELECT lives_ok(format('SELECT authenticate(%L)', :'twice'), '... unless that was long ago by its own account');
+UPDATE api_key_use SET window_started_at = 'infinity', window_uses = 2 WHERE uses = 4;
+SELECT lives_ok(format('SELECT authenticate(%L)', :'twice'), '... or for ever');
 SELECT create_api_key('unlimited', rate_limit => NULL, workspace => 'acme') AS unlimited \gset
 SELECT is((SELECT count(authenticate(:'unlimited')) FROM generate_series(1, 1100)), 1100::bigint, 'a key without limit');
 SELECT authenticate(:'unlimited');
