@@ -1,12 +1,13 @@
 // API keys: what authenticate() does with one, and how many uses are left.
 
+#include "pg/api_key.h"
+
 #include <cstring>
 
 #include "pg/guard.h"
 #include "pg/installation.h"
 #include "pg/owner_section.h"
 #include "pg/plans.h"
-#include "pg/session.h"
 #include "pg/text.h"
 
 extern "C" {
@@ -40,6 +41,7 @@ constexpr int key_random_length = 43; // 62^43 > 2^256
 struct Sha256 {
     uint8 bytes[PG_SHA256_DIGEST_LENGTH];
 };
+static_assert(sizeof(Sha256) == sizeof(Identity::key_digest));
 
 // An API key as the tables have it.
 struct StoredKey {
@@ -81,7 +83,7 @@ bool find(const Sha256& digest, StoredKey& key) {
         " coalesce(k.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp(), false), k.revoked_at "
         "IS NOT NULL,"
         " coalesce(u.status OPERATOR(pg_catalog.<>) 'active', false), w.deleted_at IS NOT NULL, c.ctid, "
-        "w.slug"
+        "w.slug, k.expires_at"
         " FROM shortener.api_key k"
         " JOIN shortener.workspace w ON w.id OPERATOR(pg_catalog.=) k.workspace_id"
         " JOIN shortener.api_key_use c"
@@ -105,6 +107,8 @@ bool find(const Sha256& digest, StoredKey& key) {
     key.id = row.required<int64>(2);
     key.identity.workspace_id = row.required<int32>(3);
     key.identity.user_id = row.required<int64>(4);
+    memcpy(key.identity.key_digest, digest.bytes, sizeof digest.bytes);
+    key.identity.expires_at = row.get<TimestampTz>(14).value_or(DT_NOEND);
     Datum* names;
     bool* nulls;
     int count;
@@ -128,6 +132,16 @@ bool find(const Sha256& digest, StoredKey& key) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION), errmsg(message, prefix),
                     errhidestmt(true)));
     pg_unreachable();
+}
+
+void require_valid(const StoredKey& key) {
+    const char* const prefix = key.identity.key_prefix;
+    if (key.is_revoked)
+        refuse("API key \"%s\" has been revoked", prefix);
+    if (key.is_expired)
+        refuse("API key \"%s\" has expired", prefix);
+    if (key.is_suspended)
+        refuse("the user of API key \"%s\" is suspended", prefix);
 }
 
 // Columns of api_key_use.
@@ -216,6 +230,20 @@ int64 count_use(const StoredKey& key) {
 
 } // namespace
 
+namespace shortener {
+
+Identity read_identity(const Identity& identity) {
+    Sha256 digest;
+    memcpy(digest.bytes, identity.key_digest, sizeof digest.bytes);
+    StoredKey key;
+    if (!find(digest, key))
+        refuse("API key \"%s\" has been removed", identity.key_prefix);
+    require_valid(key);
+    return key.identity;
+}
+
+} // namespace shortener
+
 SHORTENER_FUNCTION(shortener_authenticate) {
     require_install();
     const bool for_session = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
@@ -225,13 +253,8 @@ SHORTENER_FUNCTION(shortener_authenticate) {
     StoredKey key;
     if (!find(digest, key))
         refuse("invalid API key", "");
+    require_valid(key);
     const char* const prefix = key.identity.key_prefix;
-    if (key.is_revoked)
-        refuse("API key \"%s\" has been revoked", prefix);
-    if (key.is_expired)
-        refuse("API key \"%s\" has expired", prefix);
-    if (key.is_suspended)
-        refuse("the user of API key \"%s\" is suspended", prefix);
     if (key.is_workspace_deleted)
         refuse("the workspace of API key \"%s\" has been deleted", prefix);
     if (!RecoveryInProgress()) { // on a standby nothing can be counted

@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "pg/api_key.h"
 #include "pg/errors.h"
 #include "pg/guard.h"
 #include "pg/installation.h"
@@ -43,6 +44,7 @@ struct Entry {
 Entry* entries = nullptr;
 Identity session_identity;
 bool has_session_identity = false;
+bool session_key_is_current = false; // nothing has changed since it was last looked at
 
 char* session_key = nullptr;      // what SHOW shortener.session_key shows
 bool setting_session_key = false; // by us, not by a user
@@ -52,6 +54,7 @@ void end_transaction(bool committed) {
         if (entry->for_session) {
             session_identity = entry->identity;
             has_session_identity = true;
+            session_key_is_current = false;
             break;
         }
     entries = nullptr;
@@ -108,6 +111,8 @@ BindingMemory memory;
 uint64 generation = 0; // of the tables that it comes from
 Oid role_workspace_oid = InvalidOid;
 Oid workspace_oid = InvalidOid;
+Oid api_key_oid = InvalidOid;
+Oid workspace_user_oid = InvalidOid;
 
 void forget_bindings() {
     memory.is_filled = false;
@@ -117,6 +122,10 @@ void forget_bindings() {
 void at_relation_change(Datum, Oid relation) {
     if (!OidIsValid(relation) || relation == role_workspace_oid || relation == workspace_oid)
         forget_bindings();
+    if (!OidIsValid(relation) || relation == api_key_oid || relation == workspace_user_oid) {
+        session_key_is_current = false;
+        generation++;
+    }
 }
 
 void at_role_change(Datum, int, uint32) {
@@ -186,6 +195,20 @@ Binding binding_of(Oid role) {
     return binding;
 }
 
+// The key may have been revoked since the session authenticated.
+const Identity* held_identity() {
+    if (session_key_is_current && session_identity.expires_at > GetCurrentStatementStartTimestamp())
+        return &session_identity;
+    api_key_oid = our_relation("api_key");
+    workspace_user_oid = our_relation("workspace_user");
+    const uint64 before = generation;
+    SPI_connect();
+    session_identity = read_identity(session_identity);
+    SPI_finish();
+    session_key_is_current = before == generation && !IsInParallelMode();
+    return &session_identity;
+}
+
 uint32 current_scope_bits() {
     const Identity* const identity = current_identity();
     return identity ? identity->scopes : static_cast<uint32>(all_scopes);
@@ -238,7 +261,7 @@ const Identity* current_identity() {
     refuse_in_worker();
     if (entries)
         return &entries->identity;
-    return has_session_identity ? &session_identity : nullptr;
+    return has_session_identity ? held_identity() : nullptr;
 }
 
 std::optional<Datum> creating_user() {

@@ -6,13 +6,17 @@
 //
 // A transaction's identity ends with it, also when it is prepared, and a rolled back savepoint takes back
 // what came after it. A session's identity comes into force at commit, and `RESET shortener.session_key` and
-// DISCARD ALL end it. Parallel workers do not have it, so whatever asks for it is PARALLEL RESTRICTED.
+// DISCARD ALL end it; it is an error from when the key is revoked, removed or expired, or its user suspended,
+// and its scopes are those that the key has now. Parallel workers do not have it, so whatever asks for it is
+// PARALLEL RESTRICTED.
 
 #include <optional>
 #include <string_view>
 
 extern "C" {
 #include "postgres.h"
+
+#include "datatype/timestamp.h"
 }
 
 namespace shortener {
@@ -27,6 +31,8 @@ struct Identity {
     int64 user_id; // 0: the key belongs to no user
     uint32 scopes;
     char key_prefix[key_prefix_length + 1];
+    uint8 key_digest[32];
+    TimestampTz expires_at; // DT_NOEND: never
 };
 
 // The scope of that name, with those that it includes; 0 when there is none.

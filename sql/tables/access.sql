@@ -4,7 +4,7 @@ CREATE FUNCTION forget_bindings() RETURNS trigger
     LANGUAGE c VOLATILE
     AS 'MODULE_PATHNAME', 'shortener_forget_bindings';
 COMMENT ON FUNCTION forget_bindings() IS
-    'trigger of role_workspace and workspace: has sessions look again in which workspace a role works';
+    'trigger of role_workspace, workspace, api_key and workspace_user: has sessions look again in which workspace they work';
 
 CREATE PROCEDURE create_access_tables()
     LANGUAGE plpgsql
@@ -125,6 +125,14 @@ BEGIN
         FOR EACH STATEMENT EXECUTE FUNCTION shortener.forget_bindings();
     CREATE OR REPLACE TRIGGER forget_bindings AFTER UPDATE OR DELETE OR TRUNCATE ON shortener.workspace
         FOR EACH STATEMENT EXECUTE FUNCTION shortener.forget_bindings();
+
+    -- A session that holds a key learns that it has been revoked. As forget_workspaces, on a subscriber too.
+    CREATE OR REPLACE TRIGGER forget_bindings AFTER UPDATE OR DELETE ON shortener.api_key
+        FOR EACH ROW EXECUTE FUNCTION shortener.forget_bindings();
+    CREATE OR REPLACE TRIGGER forget_bindings AFTER UPDATE OF status OR DELETE ON shortener.workspace_user
+        FOR EACH ROW EXECUTE FUNCTION shortener.forget_bindings();
+    ALTER TABLE shortener.api_key ENABLE ALWAYS TRIGGER forget_bindings;
+    ALTER TABLE shortener.workspace_user ENABLE ALWAYS TRIGGER forget_bindings;
 END $$;
 COMMENT ON PROCEDURE create_access_triggers() IS 'step of install()';
 

@@ -41,6 +41,34 @@ is(as_app('BEGIN', "SELECT length(shortener.authenticate('$acme', true))", 'ROLL
 is(as_app("SELECT length(shortener.authenticate('$acme', true))", 'BEGIN', "SELECT length(shortener.authenticate('$beta', true))", 'ROLLBACK', $foreign), "4\n4\n0|2000", '... which leaves the one before');
 is(as_app("SELECT length(shortener.authenticate('$acme', true))", 'RESET shortener.session_key', $foreign), "4\n0|0", '... or RESET');
 
+# A key that ends while a session holds it
+my $held = sql(q{SELECT shortener.create_user('u@acme.example', workspace => 'acme'); SELECT shortener.create_api_key('held', rate_limit => NULL, workspace => 'acme', user_email => 'u@acme.example')});
+$held =~ s/.*\n//s;
+my $prefix = substr $held, 0, 11;
+my $session = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'app' ]);
+my $sees = sub { $session->{stderr} = ''; my $seen = $session->query('SELECT count(*) FROM shortener.link'); return $seen eq '' ? $session->{stderr} : $seen; };
+$session->query("SELECT shortener.authenticate('$held', true)");
+is($sees->(), 2000, 'a session holds a key');
+sql("SELECT shortener.set_user_status('u\@acme.example', 'suspended', 'acme')");
+like($sees->(), qr/the user of API key "$prefix" is suspended/, '... until its user is suspended');
+sql("SELECT shortener.set_user_status('u\@acme.example', 'active', 'acme')");
+is($sees->(), 2000, '... and active again');
+sql("UPDATE shortener.api_key SET scopes = '{links:read}' WHERE prefix = '$prefix'");
+is($session->query('SELECT shortener.current_scopes()'), '{links:read}', '... or has less scopes');
+sql("UPDATE shortener.api_key SET expires_at = clock_timestamp() + interval '1 second' WHERE prefix = '$prefix'");
+eventually { $sees->() ne 2000 };
+like($sees->(), qr/API key "$prefix" has expired/, '... or it expires');
+sql("UPDATE shortener.api_key SET expires_at = NULL WHERE prefix = '$prefix'");
+is($sees->(), 2000, '... or no more');
+sql("SELECT shortener.revoke_api_key('$prefix')");
+like($sees->(), qr/API key "$prefix" has been revoked/, '... or it is revoked');
+like($sees->(), qr/has been revoked/, '... for good');
+sql("DELETE FROM shortener.api_key WHERE prefix = '$prefix'");
+like($sees->(), qr/API key "$prefix" has been removed/, '... or removed');
+$session->query('RESET shortener.session_key');
+is($sees->(), 0, 'then it works as its role alone');
+$session->quit;
+
 # Plans
 is(as_app("PREPARE p AS $foreign", 'SET plan_cache_mode = force_generic_plan', 'EXECUTE p', 'BEGIN', $acme_key, 'EXECUTE p', 'COMMIT',
 		'BEGIN', $beta_key, 'EXECUTE p', 'COMMIT', 'EXECUTE p'),
