@@ -58,6 +58,7 @@ CREATE FUNCTION revoke_api_key(prefix text) RETURNS boolean
 AS $$
 BEGIN
     PERFORM shortener.require_install();
+    PERFORM shortener.require_scope('admin');
     UPDATE shortener.api_key k SET revoked_at = now() WHERE k.prefix = revoke_api_key.prefix AND k.revoked_at IS NULL;
     RETURN FOUND;
 END $$;

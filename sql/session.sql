@@ -18,6 +18,11 @@ CREATE FUNCTION permitted_workspace(scope text) RETURNS integer
 COMMENT ON FUNCTION permitted_workspace(text) IS
     'the same as current_workspace_id() if the API key in use has the scope, or if none is in use; NULL otherwise';
 
+CREATE FUNCTION require_scope(scope text) RETURNS void
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED
+    AS 'MODULE_PATHNAME', 'shortener_require_scope';
+COMMENT ON FUNCTION require_scope(text) IS 'an error unless the API key in use has the scope, or none is in use';
+
 CREATE FUNCTION current_workspace() RETURNS text
     LANGUAGE sql STABLE PARALLEL RESTRICTED
     SET search_path = pg_catalog, pg_temp

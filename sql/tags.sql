@@ -7,6 +7,7 @@ AS $$
 DECLARE
     home constant integer := shortener.workspace_id(workspace);
 BEGIN
+    PERFORM shortener.require_scope('links:write');
     IF tag IS NULL OR tag !~ '^[^[:cntrl:]]{1,50}$' THEN
         RAISE 'a tag must have 1 to 50 characters and no control characters' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -25,6 +26,7 @@ AS $$
 DECLARE
     home constant integer := shortener.workspace_id(workspace);
 BEGIN
+    PERFORM shortener.require_scope('links:write');
     DELETE FROM shortener.link_tag t USING shortener.link l
         WHERE l.workspace_id = home AND l.short_code = code
           AND t.workspace_id = home AND t.link_id = l.id AND t.tag = untag_link.tag;

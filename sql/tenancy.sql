@@ -15,6 +15,7 @@ DECLARE
     violated text;
 BEGIN
     PERFORM shortener.require_install();
+    PERFORM shortener.require_scope('admin');
     IF rules IS NOT NULL THEN
         PERFORM shortener.normalize_url('http://example.com/', rules); -- refuses unknown rules
     END IF;

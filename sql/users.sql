@@ -18,6 +18,7 @@ AS $$
 DECLARE
     found bigint;
 BEGIN
+    PERFORM shortener.require_scope('admin');
     SELECT u.id INTO found FROM shortener.workspace_user u
         WHERE u.workspace_id = user_id.workspace_id AND u.email = lower(user_id.email COLLATE "C") AND u.deleted_at IS NULL;
     IF found IS NULL THEN
@@ -113,6 +114,7 @@ DECLARE
     home constant integer := shortener.workspace_id(workspace);
     whose bigint;
 BEGIN
+    PERFORM shortener.require_scope('admin');
     SELECT u.id INTO whose FROM shortener.workspace_user u
         WHERE u.workspace_id = home AND u.email = lower(verify_password.email COLLATE "C") AND u.status = 'active';
     IF NOT shortener.check_password(home, whose, password) THEN

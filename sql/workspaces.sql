@@ -183,6 +183,7 @@ CREATE FUNCTION set_page_texts(not_found_text text, gone_text text, workspace te
 AS $$
 BEGIN
     PERFORM shortener.require_install();
+    PERFORM shortener.require_scope('admin');
     UPDATE shortener.workspace w
         SET not_found_text = set_page_texts.not_found_text, gone_text = set_page_texts.gone_text
         WHERE w.id = shortener.workspace_id(workspace);

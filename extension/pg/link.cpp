@@ -157,7 +157,7 @@ Link create_alias(const LinkRequest& request) {
         if (is_any_id_taken(*request.workspace, &id, 1))
             spend_id(style, id);
         else if (++hidden == max_hidden_attempts)
-            raise(LinkError::hidden_link, code.view());
+            raise_hidden(code.view());
         CHECK_FOR_INTERRUPTS();
     }
     raise_no_free_code();
@@ -196,7 +196,7 @@ Link create_or_get(const LinkRequest& request) {
             }
         }
         if (hidden == max_hidden_attempts)
-            raise(LinkError::hidden_link, request.url->href);
+            raise_hidden(request.url->href);
         CHECK_FOR_INTERRUPTS();
     }
     raise_no_free_code();
@@ -345,6 +345,7 @@ SHORTENER_FUNCTION(shortener_update_link) {
          {"metadata", JSONBOID}});
     SPI_connect();
     const Workspace workspace = find_workspace(optional_text(fcinfo, 7));
+    require_scope("links:write");
     const bool moves = !PG_ARGISNULL(1);
     const CheckedUrl url = moves ? accept_url(workspace, text_argument(fcinfo, 1)) : CheckedUrl{};
     const std::optional<TimestampTz> expires_at = optional_expiry(fcinfo, 2);
@@ -381,6 +382,7 @@ Datum change_state(FunctionCallInfo fcinfo, State state) {
     const bool is_deleted = state == State::deleted;
     SPI_connect();
     const Workspace workspace = find_workspace(optional_text(fcinfo, 1));
+    require_scope("links:write");
     const Rows rows = statement.run(
         {{"workspace", Int32GetDatum(workspace.id)},
          {"code", PG_GETARG_DATUM(0)},

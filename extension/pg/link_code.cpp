@@ -6,6 +6,7 @@
 #include "pg/errors.h"
 #include "pg/guard.h"
 #include "pg/plans.h"
+#include "pg/session.h"
 #include "pg/snowflake.h"
 #include "pg/used_codes.h"
 
@@ -184,6 +185,12 @@ bool is_any_id_taken(const Workspace& workspace, const int64* ids, int count) {
 
 void raise_no_free_code() {
     raise(LinkError::no_free_code, psprintf("%d", max_attempts));
+}
+
+// A key that only reads cannot make a link live longer, either.
+void raise_hidden(std::string_view link) {
+    require_scope("links:write");
+    raise(LinkError::hidden_link, link);
 }
 
 } // namespace shortener

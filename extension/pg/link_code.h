@@ -53,6 +53,7 @@ inline constexpr int max_attempts = 100'000;
 // So often a link is tried that is neither stored nor found. Once or twice may be by the doing of another
 // session.
 inline constexpr int max_hidden_attempts = 10;
+[[noreturn]] void raise_hidden(std::string_view link);
 
 // These codes, and these numbers, as arrays.
 Datum code_array(const Code* codes, int count);

@@ -212,7 +212,7 @@ void shorten_entries(const Workspace& workspace, const CheckedUrl* urls, Entry* 
         const std::ptrdiff_t now_done = std::count_if(entries, entries + count, is_done);
         if (now_done == done && !met_taken_links(workspace, entries, count) &&
             ++hidden == max_hidden_attempts)
-            raise(LinkError::hidden_link, urls[undone()->position].href);
+            raise_hidden(urls[undone()->position].href);
         done = now_done;
     }
     raise_no_free_code();

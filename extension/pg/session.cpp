@@ -234,6 +234,15 @@ constexpr ScopeName scope_names[] = {
     {"admin", admin, all_scopes},
 };
 
+// Whether the API key in use has the scope, or none is in use.
+bool has_scope(std::string_view name) {
+    const uint32 scope = scope_of_name(name);
+    if (scope == 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown scope"),
+                        errhint("The scopes are links:read, links:write, analytics:read and admin.")));
+    return (current_scope_bits() & scope) == scope;
+}
+
 } // namespace
 
 uint32 scope_of_name(std::string_view name) noexcept {
@@ -241,6 +250,13 @@ uint32 scope_of_name(std::string_view name) noexcept {
         if (scope.name == name)
             return scope.includes;
     return 0;
+}
+
+void require_scope(std::string_view name) {
+    if (!has_scope(name))
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("API key \"%s\" does not have scope %.*s", current_identity()->key_prefix,
+                               static_cast<int>(name.size()), name.data())));
 }
 
 void begin_identity(const Identity& identity, bool for_session) {
@@ -353,13 +369,14 @@ SHORTENER_FUNCTION(shortener_workspace_id) {
 
 // What policies ask for each row: a comparison with NULL is not true, and the row stays hidden.
 SHORTENER_FUNCTION(shortener_permitted_workspace) {
-    const uint32 scope = scope_of_name(text_argument(fcinfo, 0));
-    if (scope == 0)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown scope"),
-                        errhint("The scopes are links:read, links:write, analytics:read and admin.")));
-    if ((current_scope_bits() & scope) != scope)
+    if (!has_scope(text_argument(fcinfo, 0)))
         PG_RETURN_NULL();
     return shortener_current_workspace_id(fcinfo);
+}
+
+SHORTENER_FUNCTION(shortener_require_scope) {
+    require_scope(text_argument(fcinfo, 0));
+    PG_RETURN_VOID();
 }
 
 SHORTENER_FUNCTION(shortener_current_user_id) {

@@ -35,6 +35,9 @@ struct Identity {
     TimestampTz expires_at; // DT_NOEND: never
 };
 
+// An error unless the API key in use has it, or none is in use.
+void require_scope(std::string_view name);
+
 // The scope of that name, with those that it includes; 0 when there is none.
 uint32 scope_of_name(std::string_view name) noexcept;
 

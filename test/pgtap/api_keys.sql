@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(37);
+SELECT plan(38);
 
 SELECT create_workspace('acme');
 SELECT create_user('ada@example.com', workspace => 'acme');
@@ -25,6 +25,7 @@ SELECT throws_ok($$ SELECT create_api_key('x', user_email => 'ada@example.com') 
 
 -- Uses
 SELECT results_eq('SELECT last_used_at, usage_count FROM api_keys', $$ VALUES (NULL::timestamptz, 0::bigint) $$, 'not used yet');
+SELECT create_api_key('boss', '{admin}', workspace => 'acme') AS boss \gset
 SELECT create_api_key('twice', rate_limit => 2, workspace => 'acme') AS twice \gset
 SELECT lives_ok(format('SELECT authenticate(%L)', :'twice'), 'once');
 SAVEPOINT before;
@@ -47,6 +48,9 @@ SELECT create_api_key('unlimited', rate_limit => NULL, workspace => 'acme') AS u
 SELECT is((SELECT count(authenticate(:'unlimited')) FROM generate_series(1, 1100)), 1100::bigint, 'a key without limit');
 SELECT authenticate(:'unlimited');
 SELECT throws_ok($$ SELECT create_api_key('x', '{admin}') $$, '42501', NULL, 'a key makes none with more scopes');
+SELECT throws_ok(format('SELECT revoke_api_key(%L)', left(:'unlimited', 11)), '42501', NULL, '... and does not revoke one');
+
+SELECT authenticate(:'boss');
 
 -- The end of a key
 SELECT is(revoke_api_key(left(:'unlimited', 11)), true, 'revoked');
@@ -65,6 +69,7 @@ SELECT is((SELECT created_by FROM get_link(:'code')), 'user:' || current_user_id
 SELECT shorten('https://example.com/short') AS short, short_code AS many FROM shorten_many('{https://example.com/many}') \gset
 SELECT results_eq(format('SELECT created_by FROM link WHERE short_code IN (%L, %L)', :'short', :'many'),
     'SELECT ''user:'' || current_user_id() FROM generate_series(1, 2)', 'also by shorten and shorten_many');
+SELECT authenticate(:'boss');
 SELECT set_user_status('ada@example.com', 'suspended', 'acme');
 SELECT throws_ok(format('SELECT authenticate(%L)', :'hers'), '28000', NULL, 'a suspended user');
 SELECT delete_workspace('acme');

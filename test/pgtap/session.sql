@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(36);
+SELECT plan(45);
 
 CREATE ROLE shortener_test_app;
 CREATE ROLE shortener_test_reader;
@@ -12,6 +12,8 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO shortener_test_app, shortener
 SELECT create_api_key('acme', workspace => 'acme') AS acme, create_api_key('beta', workspace => 'beta') AS beta,
        create_api_key('read', '{links:read}', workspace => 'beta') AS reading \gset
 SELECT shorten('https://example.com/', 'acme') AS acme_code, shorten('https://example.com/', 'beta') AS beta_code \gset
+SELECT expires_at FROM create_link('https://lives.example/', expires_at => now() + interval '1 hour', workspace => 'beta') \gset
+UPDATE workspace SET default_ttl = '1 day' WHERE slug = 'beta';
 
 -- Nobody has authenticated
 SELECT is(current_workspace(), 'default', 'the owner works in the default workspace');
@@ -47,9 +49,15 @@ SELECT is(current_workspace(), 'beta', 'a released one does not');
 SELECT authenticate(:'reading');
 SELECT is(shorten('https://example.com/'), :'beta_code', 'a key for reading finds');
 SELECT throws_ok($$ SELECT shorten('https://example.com/new') $$, '42501', NULL, 'and does not make');
-SELECT is((SELECT count(*) FROM link), 1::bigint, 'reads');
+SELECT is((SELECT count(*) FROM link), 2::bigint, 'reads');
+SELECT throws_ok(call, '42501', format('API key "%s" does not have scope links:write', left(:'reading', 11)), '... says so: ' || call) FROM unnest(ARRAY[
+    'SELECT update_link(''x'', title => ''y'')', 'SELECT disable_link(''x'')', 'SELECT enable_link(''x'')', 'SELECT delete_link(''x'')',
+    'SELECT tag_link(''x'', ''y'')', 'SELECT untag_link(''x'', ''y'')']) call;
+SELECT throws_ok('SELECT shorten(''https://lives.example/'')', '42501', NULL, '... also when a link would live longer');
+SELECT throws_ok('SELECT shorten_many(''{https://lives.example/}'')', '42501', NULL, '... or links');
 UPDATE link SET is_active = false;
 SELECT is((SELECT count(*) FROM link WHERE NOT is_active), 0::bigint, 'and does not change');
+SELECT throws_ok($$ SELECT require_scope('everything') $$, '22023', 'unknown scope', 'a scope that is none');
 SELECT throws_ok($$ SELECT permitted_workspace('everything') $$, '22023', 'unknown scope', 'an unknown scope');
 
 -- What is no key

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(36);
+SELECT plan(38);
 
 SELECT create_workspace('acme');
 SELECT lives_ok($$ SELECT create_user('Ada@Example.com', 'Ada', 'admin', workspace => 'acme') $$, 'a user');
@@ -47,7 +47,13 @@ SELECT is_empty('SELECT FROM user_password', 'a password can be taken away');
 SELECT throws_ok($$ SELECT set_user_status('ada@example.com', 'dead', 'acme') $$, '22023', NULL, 'an unknown status');
 
 -- The end of a user
-SELECT create_api_key('hers', user_email => 'ada@example.com', workspace => 'acme') AS key \gset
+SELECT create_api_key('hers', '{admin}', user_email => 'ada@example.com', workspace => 'acme') AS key,
+       create_api_key('writes', workspace => 'acme') AS writes \gset
+SAVEPOINT weak;
+SELECT authenticate(:'writes');
+SELECT throws_ok($$ SELECT verify_password('ada@example.com', 'secret') $$, '42501', format('API key "%s" does not have scope admin', left(:'writes', 11)), 'a key that is no admin''s tries no passwords');
+SELECT throws_ok($$ SELECT delete_user('ada@example.com', 'delete') $$, '42501', NULL, '... and deletes no users');
+ROLLBACK TO weak;
 SELECT authenticate(:'key');
 SELECT short_code AS code FROM create_link('https://example.com/') \gset
 SELECT throws_ok($$ SELECT delete_user('ada@example.com', 'burn') $$, '22023', NULL, 'links are kept, disabled or deleted');
