@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(38);
+SELECT plan(42);
 
 SELECT create_workspace('acme');
 SELECT lives_ok($$ SELECT create_user('Ada@Example.com', 'Ada', 'admin', workspace => 'acme') $$, 'a user');
@@ -56,9 +56,19 @@ SELECT throws_ok($$ SELECT delete_user('ada@example.com', 'delete') $$, '42501',
 ROLLBACK TO weak;
 SELECT authenticate(:'key');
 SELECT short_code AS code FROM create_link('https://example.com/') \gset
+SELECT shorten('https://example.com/short') AS short, short_code AS many FROM shorten_many('{https://example.com/many}') \gset
 SELECT throws_ok($$ SELECT delete_user('ada@example.com', 'burn') $$, '22023', NULL, 'links are kept, disabled or deleted');
+SAVEPOINT there;
+SELECT results_eq($$ SELECT api_keys_removed, links_kept, links_disabled, links_deleted FROM delete_user('ada@example.com') $$,
+    'VALUES (1::bigint, 3::bigint, 0::bigint, 0::bigint)', 'delete_user keeps links');
+SELECT is((SELECT count(*) FROM link WHERE is_active AND deleted_at IS NULL), 3::bigint, '... all of them');
+ROLLBACK TO there;
+SELECT results_eq($$ SELECT api_keys_removed, links_kept, links_disabled, links_deleted FROM delete_user('ada@example.com', 'delete') $$,
+    'VALUES (1::bigint, 0::bigint, 0::bigint, 3::bigint)', '... or deletes them');
+SELECT is((SELECT count(*) FROM link WHERE deleted_at IS NULL), 0::bigint, '... those of shorten and shorten_many too');
+ROLLBACK TO there;
 SELECT results_eq($$ SELECT api_keys_removed, links_kept, links_disabled, links_deleted FROM delete_user('ada@example.com', 'disable') $$,
-    'VALUES (1::bigint, 0::bigint, 1::bigint, 0::bigint)', 'delete_user says what it did');
+    'VALUES (1::bigint, 0::bigint, 3::bigint, 0::bigint)', 'delete_user says what it did');
 SELECT is((SELECT http_status FROM (SELECT set_config('shortener.default_workspace', 'acme', true)) s, resolve(:'code')), 410, 'the link is disabled');
 SELECT is_empty($$ SELECT FROM workspace_user WHERE workspace_id = 2 AND (email ~ 'ada' OR name ~ 'Ada') $$, 'name and address are gone');
 
