@@ -30,7 +30,9 @@ std::size_t length_of_key(const char* text) noexcept {
 const char* find_key(const char* text) noexcept {
     while (text && (text = std::strstr(text, "sk_"))) {
         const std::size_t length = length_of_key(text);
-        if (length >= key_length)
+        // A parameter that was cut off may end in what is left of one.
+        const bool is_cut_off = length > key_prefix_length && std::strncmp(text + length, "...'", 4) == 0;
+        if (length >= key_length || is_cut_off)
             return text;
         text += length;
     }

@@ -120,11 +120,21 @@ for my $call ("SELECT shortener.authenticate('$acme')", "SELECT shortener.authen
 {
 	$node->psql('postgres', $call, extra_params => [ '-U', 'app' ]);
 }
-IPC::Run::run([ 'pgbench', '-n', '-M', 'extended', '-t', 1, '-U', 'app', '-h', $node->host, '-p', $node->port, '-D', "key=$acme",
-	'-f', do { my $file = PostgreSQL::Test::Utils::tempdir() . '/key.sql'; append_to_file($file, 'SELECT shortener.authenticate(:key::text);' . "\n" . 'SELECT (:key::text)::int;'); $file }, 'postgres' ], '>', \my $ignored, '2>', \my $errors);
+my $script = PostgreSQL::Test::Utils::tempdir() . '/key.sql';
+append_to_file($script, "SELECT shortener.authenticate(:key::text);\nSELECT (:key::text)::int;");
+for my $length (-1, 20, 45) # of what is logged of a parameter; what is left of a key that was cut off is hidden as well
+{
+	sql("ALTER SYSTEM SET $_ = $length") for 'log_parameter_max_length', 'log_parameter_max_length_on_error';
+	$node->reload;
+	eventually { sql("SELECT count(*) FROM pg_settings WHERE name ~ '^log_parameter_max_length' AND setting = '$length'") == 2 };
+	IPC::Run::run([ 'pgbench', '-n', '-M', 'extended', '-t', 1, '-U', 'app', '-h', $node->host, '-p', $node->port, '-D', "key=$acme", '-f', $script, 'postgres' ],
+		'>', \my $ignored, '2>', \my $errors);
+}
 my $log = slurp_file($node->logfile);
 like($log, qr/parameters: \$1 = 'sk_\w{8}\*{35}'/, 'parameters are logged');
 unlike($log, qr/\Q$acme\E/, '... and statements, but no API key');
+like($log, qr/parameters: \$1 = 'sk_\w{8}\*{9}\.\.\.'/, 'also parameters that are cut off');
+unlike($log, qr/\Q@{[ substr $acme, 0, 12 ]}\E/, '... and no part of a key beyond its prefix');
 unlike($log, qr/\Q$beta\E/, 'nor another');
 
 $node->stop;
