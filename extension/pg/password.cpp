@@ -99,7 +99,8 @@ SHORTENER_FUNCTION(shortener_check_password) {
     unsigned char difference = expected.size() == hash.size() ? 0 : 1;
     for (std::size_t i = 0; i < expected.size() && i < hash.size(); i++)
         difference |= static_cast<unsigned char>(expected[i] ^ hash[i]);
-    const bool matches = known && !PG_ARGISNULL(2) && difference == 0;
+    const bool matches =
+        known && !PG_ARGISNULL(2) && difference == 0 && text_view(password).size() <= max_password_length;
     SPI_finish();
     PG_RETURN_BOOL(matches);
 }

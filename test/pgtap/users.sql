@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(42);
+SELECT plan(44);
 
 SELECT create_workspace('acme');
 SELECT lives_ok($$ SELECT create_user('Ada@Example.com', 'Ada', 'admin', workspace => 'acme') $$, 'a user');
@@ -39,6 +39,10 @@ SELECT is(verify_password('ada@example.com', 'secret'), false, 'the user of that
 SELECT is(verify_password('nobody@example.com', 'secret', 'acme'), false, 'an unknown user');
 SELECT throws_ok(format('SELECT set_password(%L, %L)', 'ada@example.com', password), '28P01', NULL, 'a password of a length that bcrypt has not')
     FROM unnest(ARRAY['', repeat('x', 73)]) password;
+SELECT set_password('ada@example.com', repeat('x', 72), 'acme');
+SELECT is(verify_password('ada@example.com', repeat('x', 72), 'acme'), true, 'the longest password');
+SELECT is(verify_password('ada@example.com', repeat('x', 73), 'acme'), false, 'of which bcrypt would not see what follows');
+SELECT set_password('ada@example.com', 'secret', 'acme');
 SELECT set_user_status('ada@example.com', 'suspended', 'acme');
 SELECT is(verify_password('ada@example.com', 'secret', 'acme'), false, 'a suspended user');
 SELECT set_user_status('ada@example.com', 'active', 'acme');
