@@ -42,7 +42,7 @@ DECLARE
     home constant integer := shortener.workspace_id(workspace);
 BEGIN
     RETURN ARRAY(SELECT t.tag::text FROM shortener.link l JOIN shortener.link_tag t ON t.workspace_id = home AND t.link_id = l.id
-                 WHERE l.workspace_id = home AND l.short_code = code ORDER BY t.tag);
+                 WHERE l.workspace_id = home AND l.short_code = code AND l.deleted_at IS NULL ORDER BY t.tag);
 END $$;
 COMMENT ON FUNCTION link_tags(text, text) IS 'tags of a link, sorted';
 

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(17);
+SELECT plan(18);
 
 SELECT shorten('https://example.com/1') AS one, shorten('https://example.com/2') AS two \gset
 SELECT is(tag_link(:'one', 'spring'), true, 'a tag');
@@ -18,6 +18,8 @@ SELECT is(untag_link(:'one', 'Spring'), true, 'taken away');
 SELECT is(untag_link(:'one', 'Spring'), false, 'once');
 SELECT throws_ok($$ SELECT tag_link('x', 'y', 'nobody') $$, '42704', NULL, 'an unknown workspace');
 SELECT is(remove_unused_tags(), 0::bigint, 'tags of links stay');
+SELECT delete_link(:'one');
+SELECT is(link_tags(:'one'), '{}', 'a deleted link shows none');
 DELETE FROM link WHERE short_code = :'one';
 SELECT is(remove_unused_tags(), 1::bigint, 'the others are removed');
 
