@@ -26,6 +26,18 @@ EXCEPTION WHEN OTHERS THEN
     RETURN SQLSTATE;
 END $$;
 
+-- The plan of a query.
+CREATE FUNCTION public.shortener_test_plan(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    line text;
+    result text := '';
+BEGIN
+    FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+        result := result || line || E'\n';
+    END LOOP;
+    RETURN result;
+END $$;
+
 -- Decisions about relations
 CREATE TEMP TABLE owner_only (name name);
 INSERT INTO owner_only VALUES ('installation'), ('workspace_key'), ('blocked_host'), ('role_workspace'), ('role_access'),
@@ -53,6 +65,22 @@ SELECT is_empty($$ SELECT r.object FROM access_rights() r WHERE r.kind = 'functi
 SELECT is_empty($$ SELECT p.oid::regprocedure FROM pg_proc p JOIN access_rights() r ON r.kind = 'function' AND r.object = p.proname
                    WHERE p.pronamespace = 'shortener'::regnamespace AND (p.proacl IS NULL OR EXISTS (SELECT FROM aclexplode(p.proacl) a WHERE a.grantee = 0)) $$,
     '... and are not for PUBLIC');
+
+-- What anybody may call reads no tables, or reads and writes them with the rights of the caller.
+SELECT set_eq($$ SELECT DISTINCT p.proname FROM pg_proc p WHERE p.pronamespace = 'shortener'::regnamespace AND p.prorettype <> 'trigger'::regtype
+                 AND (p.proacl IS NULL OR EXISTS (SELECT FROM aclexplode(p.proacl) a WHERE a.grantee = 0)) $$,
+    $$ SELECT unnest('{access_rights,add_visitors,anonymize_ip,backend_start,base62_decode,base62_encode,can_commit,canonical_host,canonical_url,
+        chart_number,chart_step,chart_style,chart_svg,check_user,escape_html,geo_lookup,has_cron,host_from_header,is_url,job_definitions,job_name,
+        list_jobs,merge_two_visitors,merge_visitors,month_partitions,normalize_url,parse_user_agent,raise_invalid,raise_invalid_workspace,random_api_key,random_key,
+        report_style,report_table,require_install,require_no_transaction,require_owner,schema_version,snowflake_id,snowflake_node,snowflake_time,
+        tenant_tables,url_parameter,visitor_count,visitor_counter_type,visitor_hash,visitor_key,
+        current_api_key,current_scopes,current_user_id,current_workspace,current_workspace_id,permitted_workspace,require_scope,workspace_id,
+        cache_seconds,live_status,missing_status,page_texts,resolve,resolve_installed,resolve_many,serving_workspace,
+        create_link,delete_link,describe_links,disable_link,enable_link,get_link,link_tags,list_links,search_links,shorten,shorten_many,tag_link,
+        untag_link,update_link,
+        chart_of_clicks,click_breakdown,click_chart,click_report,click_series,report_breakdown,top_links,
+        add_domain,block_host,create_workspace,reserve_code,set_page_texts}'::name[]) $$,
+    'each function is for PUBLIC by a decision');
 
 -- Bindings, before anybody authenticates
 CREATE ROLE shortener_test_bound_writer;
@@ -191,11 +219,22 @@ SELECT is_empty($$ SELECT * FROM public.shortener_test_leaks() WHERE result NOT 
 SELECT is_empty($$ SELECT relname, rows FROM (SELECT c.relname, public.shortener_test_attempt(format('SELECT count(*) FROM shortener.%I', c.relname)) AS rows
                    FROM pg_class c WHERE c.relnamespace = 'shortener'::regnamespace AND c.relispartition AND c.relkind = 'r') p WHERE rows <> '0' $$, '... nor in partitions');
 SELECT is((SELECT count(*) FROM click_salt), 0::bigint, '... no salts of days');
+SET LOCAL enable_seqscan = off;
+-- Raw clicks have no index by tenant: they are found by their time.
+SELECT set_eq($$ SELECT t.name, command FROM tenant_tables() t
+    CROSS JOIN LATERAL (SELECT CASE t.name WHEN 'workspace' THEN 'id' ELSE 'workspace_id' END AS key) k
+    CROSS JOIN LATERAL (VALUES ('select', format('SELECT FROM shortener.%I', t.name), t.read_scope),
+        ('update', format('UPDATE shortener.%I SET %I = %2$I', t.name, k.key), t.write_scope),
+        ('delete', format('DELETE FROM shortener.%I', t.name), t.write_scope)) c (command, query, scope)
+    WHERE c.scope IS NOT NULL AND public.shortener_test_plan(c.query) !~ ('Index Cond: \(' || k.key || ' = (shortener\.)?permitted_workspace') $$,
+    $$ VALUES ('click_event', 'select') $$, 'policies are conditions of an index of each table');
+RESET enable_seqscan;
 SELECT is((SELECT count(*) FROM installation), 0::bigint, '... no key of notifications');
 SELECT is((SELECT count(*) FROM workspace_key), 0::bigint, '... no keys of workspaces');
 SELECT throws_ok($$ INSERT INTO role_access VALUES ('shortener_test_all', 'redirector') $$, '42501', NULL, '... and no access that a later grant_access would give it');
 
 -- Each function that takes a workspace, from the catalog.
+RESET ROLE;
 CREATE TEMP TABLE example (argument text, value text);
 INSERT INTO example VALUES ('code', 'betasecret'), ('url', 'https://betasecret.example/'), ('urls', '{https://betasecret.example/}'), ('query', 'betasecret'),
     ('email', 'a@betasecret.example'), ('password', 'betasecret'), ('subject', 'x'), ('status', 'suspended'), ('name', 'x'), ('host', 'x.example'),
@@ -212,10 +251,22 @@ CREATE TEMP VIEW foreign_call AS
       AND (n.name = 'workspace' OR n.place <= p.pronargs - p.pronargdefaults)
     GROUP BY p.oid, p.proname;
 GRANT SELECT ON foreign_call TO PUBLIC;
-SET LOCAL ROLE shortener_test_admin;
 SELECT cmp_ok((SELECT count(*) FROM foreign_call), '>', 15::bigint, 'functions take a workspace');
-SELECT is_empty($$ SELECT proname, result FROM (SELECT proname, public.shortener_test_attempt(query) AS result FROM foreign_call OFFSET 0) c
-                   WHERE result IS DISTINCT FROM '42704' AND result IS DISTINCT FROM '42501' $$, '... and find no foreign one');
+CREATE FUNCTION public.shortener_test_foreign_finds() RETURNS TABLE (called name, result text) LANGUAGE sql AS $$
+    SELECT c.proname, c.result FROM (SELECT f.proname, public.shortener_test_attempt(f.query) AS result FROM pg_temp.foreign_call f OFFSET 0) c
+    WHERE c.result IS DISTINCT FROM '42704' AND c.result IS DISTINCT FROM '42501'
+$$;
+SET LOCAL ROLE shortener_test_redirector;
+SELECT is_empty('SELECT * FROM public.shortener_test_foreign_finds()', '... in which a redirector calls none');
+SET LOCAL ROLE shortener_test_writer;
+SELECT is_empty('SELECT * FROM public.shortener_test_foreign_finds()', '... a writer finds no foreign one');
+SET LOCAL ROLE shortener_test_analyst;
+SELECT is_empty('SELECT * FROM public.shortener_test_foreign_finds()', '... nor does an analyst');
+SET LOCAL ROLE shortener_test_admin;
+SELECT is_empty('SELECT * FROM public.shortener_test_foreign_finds()', '... nor an admin');
+SELECT is((SELECT count(*) FROM describe_links(5, ARRAY(SELECT generate_series(1, 20)))), 0::bigint, 'nothing foreign is described');
+SELECT is((SELECT count(*) FROM page_texts(5)), 0::bigint, 'no texts are read');
+SELECT throws_ok($$ SELECT user_id('a@betasecret.example', 5) $$, '42704', NULL, 'no user is found');
 SELECT is((SELECT count(*) FROM search_links('betasecret')), 0::bigint, 'nothing to search');
 SELECT is(check_password(5, 1, 'betasecret'), false, 'no foreign password is tried');
 SELECT is(revoke_api_key(left(:'beta', 11)), false, 'no foreign key is revoked');
