@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(53);
+SELECT plan(56);
 
 SELECT has_function('audit_link');
 SELECT is((SELECT count(*) FROM pg_trigger WHERE tgfoid = 'audit_link'::regproc), 0::bigint, 'the audit is off');
@@ -49,6 +49,23 @@ INSERT INTO link (workspace_id, short_code, original_url, redirect_status) VALUE
 INSERT INTO link (workspace_id, short_code, original_url, redirect_status) VALUES (1, 'merged', 'https://example.com/', 302)
     ON CONFLICT ON CONSTRAINT link_short_code DO UPDATE SET title = 'x';
 SELECT results_eq('SELECT action FROM link_audit ORDER BY number', $$ VALUES ('insert' COLLATE "C"), ('update') $$, 'ON CONFLICT');
+SAVEPOINT other_ways;
+DELETE FROM link_audit;
+COPY link (workspace_id, short_code, original_url, redirect_status) FROM STDIN;
+1	copied-1	https://example.com/	302
+1	copied-2	https://example.com/	302
+\.
+SELECT results_eq('SELECT action, short_code FROM link_audit ORDER BY number', $$ VALUES ('insert' COLLATE "C", 'copied-1' COLLATE "C"), ('insert', 'copied-2') $$, 'COPY');
+MERGE INTO link l USING (VALUES ('copied-1'), ('copied-2'), ('copied-3')) n (code) ON l.workspace_id = 1 AND l.short_code = n.code
+    WHEN MATCHED AND n.code = 'copied-1' THEN DELETE
+    WHEN MATCHED THEN UPDATE SET title = 'merged'
+    WHEN NOT MATCHED THEN INSERT (workspace_id, short_code, original_url, redirect_status) VALUES (1, n.code, 'https://example.com/', 302);
+SELECT set_eq('SELECT action, short_code FROM (SELECT * FROM link_audit ORDER BY number OFFSET 2) a',
+    $$ VALUES ('delete' COLLATE "C", 'copied-1' COLLATE "C"), ('update', 'copied-2'), ('insert', 'copied-3') $$, 'MERGE');
+WITH gone AS (DELETE FROM link WHERE short_code = 'copied-2') UPDATE link SET title = 'y' WHERE short_code = 'copied-3';
+SELECT set_eq('SELECT action, short_code FROM (SELECT * FROM link_audit ORDER BY number OFFSET 5) a',
+    $$ VALUES ('delete' COLLATE "C", 'copied-2' COLLATE "C"), ('update', 'copied-3') $$, 'WITH');
+ROLLBACK TO other_ways;
 SAVEPOINT refused;
 SELECT throws_ok($$ UPDATE link SET short_code = 'other' WHERE short_code = 'merged' $$, '23000', NULL, 'a change that is refused');
 SELECT is((SELECT count(*) FROM link_audit), 2::bigint, 'is not written');
