@@ -75,14 +75,19 @@ BEGIN
         RAISE 'subject must have 1 to 255 characters' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM shortener.check_user(email, role);
-    INSERT INTO shortener.workspace_user AS u (workspace_id, subject, email, name, role, last_sync_at)
-        VALUES (home, sync_user.subject, lower(sync_user.email COLLATE "C"), sync_user.name, coalesce(sync_user.role, 'member'), now())
-        ON CONFLICT ON CONSTRAINT workspace_user_subject DO UPDATE
-            SET email = excluded.email, name = coalesce(excluded.name, u.name), role = coalesce(sync_user.role, u.role),
-                last_sync_at = now()
-        RETURNING u.id INTO synced;
-    RETURN synced;
-EXCEPTION WHEN unique_violation THEN
+    FOR attempt IN 1 .. 2 LOOP
+        BEGIN
+            INSERT INTO shortener.workspace_user AS u (workspace_id, subject, email, name, role, last_sync_at)
+                VALUES (home, sync_user.subject, lower(sync_user.email COLLATE "C"), sync_user.name, coalesce(sync_user.role, 'member'), now())
+                ON CONFLICT ON CONSTRAINT workspace_user_subject DO UPDATE
+                    SET email = excluded.email, name = coalesce(excluded.name, u.name), role = coalesce(sync_user.role, u.role),
+                        last_sync_at = now()
+                RETURNING u.id INTO synced;
+            RETURN synced;
+        EXCEPTION WHEN unique_violation THEN
+            NULL; -- another session may have made the same user, whom the second attempt finds
+        END;
+    END LOOP;
     RAISE 'email address "%" belongs to another user', left(email, 64) USING ERRCODE = 'unique_violation';
 END $$;
 COMMENT ON FUNCTION sync_user(text, text, text, text, text) IS

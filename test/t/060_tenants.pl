@@ -137,5 +137,12 @@ like($log, qr/parameters: \$1 = 'sk_\w{8}\*{9}\.\.\.'/, 'also parameters that ar
 unlike($log, qr/\Q@{[ substr $acme, 0, 12 ]}\E/, '... and no part of a key beyond its prefix');
 unlike($log, qr/\Q$beta\E/, 'nor another');
 
+# One user who comes from the identity provider in many sessions at once
+my $sync = PostgreSQL::Test::Utils::tempdir() . '/sync.sql';
+append_to_file($sync, q{SELECT shortener.sync_user('idp|' || n, n || '@x.example') FROM (SELECT (extract(epoch FROM clock_timestamp()) * 100)::bigint) now (n);});
+IPC::Run::run([ 'pgbench', '-n', '-c', 16, '-j', 2, '-t', 400, '-h', $node->host, '-p', $node->port, '-f', $sync, 'postgres' ], '>', \$out, '2>', \$err);
+unlike($err, qr/ERROR/, 'a user can be made by several sessions at once');
+like($out, qr{actually processed: 6400/6400}, '... all of them');
+
 $node->stop;
 done_testing();
