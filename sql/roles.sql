@@ -95,10 +95,21 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION apply_access(name, text[]) IS 'step of grant_access and revoke_access';
 
+-- A dump has the number of a role that is gone, and where it is restored that may be another role's.
+CREATE PROCEDURE forget_dropped_roles()
+    LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    DELETE FROM shortener.role_access a WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = a.role);
+    DELETE FROM shortener.role_workspace b WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = b.role);
+$$;
+COMMENT ON PROCEDURE forget_dropped_roles() IS 'step of install(), grant_access(), revoke_access(), bind_role() and unbind_role()';
+
 CREATE PROCEDURE restore_access()
     LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
 AS $$
+    CALL shortener.forget_dropped_roles();
     SELECT shortener.apply_access(r.rolname, array_agg(a.capability))
     FROM shortener.role_access a JOIN pg_roles r ON r.oid = a.role GROUP BY r.rolname
 $$;
@@ -159,6 +170,7 @@ CREATE FUNCTION bind_role(role name, workspace text) RETURNS void
 AS $$
 BEGIN
     PERFORM shortener.require_owner();
+    CALL shortener.forget_dropped_roles();
     INSERT INTO shortener.role_workspace AS b (role, workspace_id)
         VALUES (shortener.role_oid(bind_role.role),
                 CASE WHEN workspace IS NOT NULL THEN shortener.workspace_id(workspace) END)
@@ -173,6 +185,7 @@ CREATE FUNCTION unbind_role(role name) RETURNS boolean
 AS $$
 BEGIN
     PERFORM shortener.require_owner();
+    CALL shortener.forget_dropped_roles();
     DELETE FROM shortener.role_workspace b WHERE b.role = shortener.role_oid(unbind_role.role);
     RETURN FOUND;
 END $$;
@@ -184,6 +197,7 @@ CREATE FUNCTION grant_access(role name, capability text, workspace text = NULL) 
 AS $$
 BEGIN
     PERFORM shortener.require_owner();
+    CALL shortener.forget_dropped_roles();
     IF capability IS NULL OR capability NOT IN ('redirector', 'writer', 'analyst', 'admin') THEN
         RAISE '"%" is not a valid capability', left(capability, 64) USING ERRCODE = 'invalid_parameter_value',
             HINT = 'The capabilities are redirector, writer, analyst and admin.';
@@ -214,6 +228,7 @@ DECLARE
     command record;
 BEGIN
     PERFORM shortener.require_owner();
+    CALL shortener.forget_dropped_roles();
     DELETE FROM shortener.role_access a
         WHERE a.role = shortener.role_oid(revoke_access.role) AND a.capability = coalesce(revoke_access.capability, a.capability);
     revoked := FOUND;
@@ -236,7 +251,7 @@ END $$;
 COMMENT ON FUNCTION revoke_access(name, text) IS
     'revokes one capability, or with NULL all of them and the binding to a workspace; false when there was none';
 
-REVOKE EXECUTE ON PROCEDURE restore_access() FROM PUBLIC;
+REVOKE EXECUTE ON PROCEDURE forget_dropped_roles(), restore_access() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION access_commands(text), apply_access(name, text[]), apply_redirector_policies(),
     role_oid(name), bind_role(name, text), unbind_role(name), grant_access(name, text, text), revoke_access(name, text)
     FROM PUBLIC;

@@ -126,6 +126,16 @@ SELECT lives_ok('DROP ROLE shortener_test_bound_writer', 'nothing depends on the
 
 SELECT revoke_access('shortener_test_other');
 
+-- Roles that are dropped without it are forgotten with the next change.
+CREATE ROLE shortener_test_dropped;
+SELECT is((SELECT count(*) FROM role_access) + (SELECT count(*) FROM role_workspace), 0::bigint, 'no role is left');
+SELECT grant_access('shortener_test_dropped', 'writer', 'one');
+DROP OWNED BY shortener_test_dropped;
+DROP ROLE shortener_test_dropped;
+SELECT isnt((SELECT count(*) FROM role_access) + (SELECT count(*) FROM role_workspace), 0::bigint, 'one that is dropped is');
+SELECT bind_role('shortener_test_other', 'two'), unbind_role('shortener_test_other');
+SELECT is((SELECT count(*) FROM role_access) + (SELECT count(*) FROM role_workspace), 0::bigint, '... until another changes');
+
 -- What grant_access grants
 SELECT throws_ok($$ SELECT grant_access('nobody_at_all', 'writer') $$, '42704', 'role "nobody_at_all" does not exist', 'an unknown role');
 SELECT throws_ok($$ SELECT grant_access('shortener_test_writer', 'king') $$, '22023', '"king" is not a valid capability', 'an unknown capability');
