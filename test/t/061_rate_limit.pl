@@ -49,5 +49,25 @@ $node->start;
 like($err, qr/has reached its limit/, 'a crash forgets no use');
 is($node->safe_psql('postgres', q{VACUUM FULL shortener.api_key_use; SELECT window_uses FROM shortener.api_key_use u JOIN shortener.api_key k ON k.id = u.key_id WHERE k.name = 'survivor'}), 10, 'the row is an ordinary one');
 
+# A standby knows the keys, and cannot count.
+$node->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->start;
+my $reading = $node->safe_psql('postgres', q{SELECT count(shortener.shorten('https://example.com/')); SELECT shortener.create_api_key('reading', rate_limit => 1)});
+$reading =~ s/.*\n//s;
+$node->wait_for_catchup($standby);
+my $session = $standby->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'app' ]);
+is($session->query("SELECT shortener.authenticate('$reading', true) FROM generate_series(1, 3)"), "default\ndefault\ndefault", 'a standby checks a key, and not its limit');
+is($session->query('SELECT count(*), shortener.current_api_key() FROM shortener.link'), '1|' . substr($reading, 0, 11), '... which opens the links');
+$node->safe_psql('postgres', "SELECT shortener.revoke_api_key('" . substr($reading, 0, 11) . q{')});
+$node->wait_for_catchup($standby);
+$session->query('SELECT count(*) FROM shortener.link');
+like($session->{stderr}, qr/has been revoked/, '... until it is revoked on the primary');
+$session->quit;
+($status, $out, $err) = $standby->psql('postgres', "SELECT shortener.authenticate('$reading')");
+like($err, qr/has been revoked/, '... for everybody');
+$standby->stop;
+
 $node->stop;
 done_testing();
