@@ -16,8 +16,9 @@ CREATE FUNCTION backend_start() RETURNS timestamptz
 COMMENT ON FUNCTION backend_start() IS 'when this session began';
 
 -- A role that writes to a table runs what others have put there. In a job nobody sees that: so a job takes only triggers
--- of those who could do as much anyway, and no superuser works on the tables of another role. A foreign key that refers
--- to a table has its own table written too. The locks keep it so.
+-- of those who could do as much anyway, and no superuser works on the tables of another role. A foreign key that acts on
+-- what refers to a table has its own table written too, and any may cast by a function of its column's type. The locks
+-- keep it so.
 CREATE FUNCTION lock_for_job(tables text[]) RETURNS void
     LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp
@@ -26,7 +27,7 @@ DECLARE
     name text;
     foreign_owner name;
     trusted oid[];
-    relations oid[] := '{}';
+    relations oid[] := '{}'::oid[];
     added oid[];
     refused record;
 BEGIN
@@ -52,6 +53,9 @@ BEGIN
         SELECT k.conname AS key, k.conrelid::regclass AS table, pg_get_userbyid(c.relowner) AS owner INTO refused
             FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
             WHERE k.contype = 'f' AND k.confrelid = ANY (added) AND c.relowner <> ALL (trusted)
+              AND ('{c,n,d}' && ARRAY[k.confdeltype, k.confupdtype]
+                   OR EXISTS (SELECT FROM pg_attribute a JOIN pg_type y ON y.oid = a.atttypid
+                              WHERE a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey) AND y.typowner <> ALL (trusted)))
             LIMIT 1;
         IF FOUND THEN
             RAISE 'foreign key "%" is of table % of role "%"', refused.key, refused.table, refused.owner USING
@@ -61,7 +65,8 @@ BEGIN
         END IF;
         added := ARRAY(
             SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = ANY (added)
-            UNION SELECT k.conrelid FROM pg_constraint k WHERE k.contype = 'f' AND k.confrelid = ANY (added)
+            UNION SELECT k.conrelid FROM pg_constraint k
+            WHERE k.contype = 'f' AND k.confrelid = ANY (added) AND '{c,n,d}' && ARRAY[k.confdeltype, k.confupdtype]
             EXCEPT SELECT unnest(relations));
         FOR refused IN SELECT u.oid::regclass AS table FROM unnest(added) u (oid) WHERE has_table_privilege(u.oid, 'INSERT, UPDATE, DELETE') LOOP
             EXECUTE format('LOCK TABLE ONLY %s IN ROW EXCLUSIVE MODE', refused.table);
