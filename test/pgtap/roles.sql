@@ -196,6 +196,8 @@ CREATE FUNCTION public.shortener_test_leaks() RETURNS TABLE (relation name, how 
 $$;
 SELECT isnt(public.shortener_test_attempt(format('SELECT count(*) FROM shortener.%I WHERE %I = 5', name, CASE name WHEN 'workspace' THEN 'id' ELSE 'workspace_id' END)), '0',
     'there is something foreign in ' || name) FROM tenant_tables() WHERE name <> 'role_workspace';
+ANALYZE shortener.link, shortener.workspace_user, shortener.api_key;
+SELECT isnt_empty($$ SELECT FROM pg_stats WHERE schemaname = 'shortener' $$, 'there are statistics');
 SELECT authenticate(:'acme');
 SET LOCAL ROLE shortener_test_writer;
 SELECT is_empty($$ SELECT * FROM public.shortener_test_leaks() WHERE result NOT IN ('0', '42501') $$, 'a writer: nothing foreign');
