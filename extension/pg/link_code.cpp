@@ -146,6 +146,7 @@ void draw_codes(const Workspace& workspace, Code* codes, int64* ids, int count) 
     for (int attempt = 1; attempt <= max_attempts; attempt++) {
         for (int i = 0; i < count; i++)
             if (used[i]) {
+                CHECK_FOR_INTERRUPTS();
                 ids[i] = take_id(workspace.code_style);
                 codes[i] = code_of(workspace, ids[i]);
                 used[i] = false;

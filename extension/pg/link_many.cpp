@@ -276,7 +276,11 @@ SHORTENER_FUNCTION(shortener_shorten_many) {
     if (distinct > 0)
         shorten_entries(workspace, urls, entries, distinct);
 
+    const MemoryContext row =
+        AllocSetContextCreate(CurrentMemoryContext, "shortener row", ALLOCSET_SMALL_SIZES);
     for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        const MemoryContext caller = MemoryContextSwitchTo(row);
         const bool refused = urls[i].refused();
         const Entry* const entry = refused ? nullptr : &entries[entry_of_position[i]];
         Datum values[] = {Int64GetDatum(int64{i} + 1), given[i], refused ? 0 : text_datum(entry->code.view()),
@@ -286,6 +290,8 @@ SHORTENER_FUNCTION(shortener_shorten_many) {
                                   : 0};
         bool row_nulls[] = {false, nulls[i], refused, refused, !refused};
         tuplestore_putvalues(result->setResult, result->setDesc, values, row_nulls);
+        MemoryContextSwitchTo(caller);
+        MemoryContextReset(row);
     }
     SPI_finish();
     return 0;

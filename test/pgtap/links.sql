@@ -1,6 +1,6 @@
 BEGIN;
 CREATE EXTENSION shortener CASCADE;
-SELECT plan(174);
+SELECT plan(176);
 
 SELECT throws_ok(call, '55000', 'the tables of shortener are not installed', call || ' before install')
     FROM unnest('{"SELECT shortener.shorten(''http://a/'')","SELECT * FROM shortener.shorten_many(''{}'')",
@@ -81,6 +81,9 @@ SELECT is((SELECT count(*) || ' ' || count(error) FROM shorten_many((SELECT arra
     '5000 0', 'many hosts of many labels');
 RESET statement_timeout;
 SELECT cmp_ok(substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\s+(\d+) kB')::integer, '<', 600000, 'take no more memory');
+
+SELECT is((SELECT count(*) FROM shorten_many(array_fill(repeat('x', 64), '{1000000}')) WHERE error IS NOT NULL), 1000000::bigint, 'a million refused URLs');
+SELECT cmp_ok(substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\s+(\d+) kB')::integer, '<', 600000, 'nor do they');
 
 -- What errors show
 CREATE FUNCTION pg_temp.error_of(call text, OUT message text, OUT context text) LANGUAGE plpgsql AS $$
