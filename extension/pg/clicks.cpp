@@ -81,13 +81,18 @@ std::string_view referrer_host(std::string_view referrer) {
             std::string_view::npos;
         return is_package && package.size() <= longest_host ? package : std::string_view();
     }
+    // Behind the host there may be bytes that are no UTF-8, in a database of another encoding.
+    constexpr std::size_t scheme_length = std::string_view("https://").size();
+    referrer = referrer.substr(0, referrer.find_first_of("/\\?#", scheme_length));
     const std::size_t bound = url_bound(referrer.size());
     char* const storage = static_cast<char*>(palloc(bound));
     Url url;
-    if (canonical_url(referrer, {storage, bound}, url) != UrlError::none ||
-        url.hostname.size() > longest_host)
-        return {};
-    return url.hostname;
+    std::string_view host;
+    if (canonical_url(referrer, {storage, bound}, url) == UrlError::none &&
+        url.hostname.size() <= longest_host)
+        host = {pnstrdup(url.hostname.data(), url.hostname.size()), url.hostname.size()};
+    pfree(storage);
+    return host;
 }
 
 DateADT day_of(TimestampTz time) {
@@ -210,6 +215,7 @@ Columns describe(const Click* clicks, int count, const Visits& visits, const Sal
     int* const place = allocate<int>(count);
     int given_cut = 0;
     for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
         const IpAddress address = address_of(visits, clicks[i].place);
         const int given = given_user_agents.add(visits.user_agents.text(clicks[i].place));
         if (given == given_cut)
@@ -269,9 +275,11 @@ void record(const Click* clicks, int count, const Visits& visits, const Salts& s
                                     {"referrer_id", INT4OID},
                                     {"place_id", INT4OID},
                                     {"ip", INETOID}});
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
         given.add({TimestampTzGetDatum(clicks[i].clicked_at), Int64GetDatum(clicks[i].link_id),
                    columns.user_agent_ids[i], columns.referrer_ids[i], columns.place_ids[i], columns.ips[i]});
+    }
     into_events.run({{"workspace", workspace}});
     given.end();
 
@@ -386,6 +394,7 @@ SHORTENER_FUNCTION(shortener_record_clicks) {
     const TimestampTz latest = GetCurrentTimestamp() + max_ahead;
     int count = 0, refused = 0;
     for (int i = 0; i < link_ids.count; i++) {
+        CHECK_FOR_INTERRUPTS();
         if (times.is_null(i) || DatumGetTimestampTz(times.values[i]) > latest ||
             !months.has(DatumGetTimestampTz(times.values[i])))
             refused++;

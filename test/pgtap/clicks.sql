@@ -207,6 +207,11 @@ SELECT throws_ok($$ INSERT INTO shortener.click_pending VALUES (1, 1, now(), '-i
 SELECT throws_ok($$ INSERT INTO shortener.user_agent VALUES (1, 1, now(), now(), 'x y', 'bot', repeat('x', 65)) $$, '23514', NULL, 'nor names that counters could not hold');
 RESET ROLE;
 
+-- What takes room
+SELECT is(shortener.record_clicks(gen_random_uuid(), array_fill(link('b'), '{30000}'), array_fill(now(), '{30000}'),
+    referers => (SELECT array_agg('https://' || i || '.example/' || repeat('x', 2000)) FROM generate_series(1, 30000) i)), 30000::bigint, 'long referrers');
+SELECT cmp_ok(substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\s+(\d+) kB')::integer, '<', 400000, 'take no memory each');
+
 SELECT * FROM finish();
 SELECT shortener.revoke_access('nobody_of_clicks');
 DROP ROLE nobody_of_clicks;

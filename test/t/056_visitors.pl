@@ -111,5 +111,14 @@ is_deeply([ session("$beyond(U&'\\00e9x')") ], ["\xc5\xbe\xc3\xa9"], 'UTF-8');
 is_deeply([ session("$beyond(E'\\xe9x')", 'db_latin1') ], ['???'], 'LATIN1');
 is_deeply([ session("$beyond(E'\\xe9x')", 'db_sql_ascii') ], ['???'], 'SQL_ASCII');
 
+# A referrer is what the visitor's program sent, bytes of any encoding behind its host.
+for my $encoding (qw(utf8 latin1 sql_ascii))
+{
+	my $bytes = $encoding eq 'utf8' ? "U&'https://host.example/\\00e9?\\00e9'" : "E'https://host.example/\\xe9?\\xe9'";
+	is_deeply([ session(qq{SET client_min_messages = warning; CALL install(); SELECT FROM create_link('https://a.example/');
+		SELECT FROM record_clicks(gen_random_uuid(), (SELECT array_agg(id) FROM link), '{now}', referers => ARRAY[$bytes]);
+		SELECT host FROM referrer}, "db_$encoding") ], ["host.example"], "$encoding: the host of a referrer");
+}
+
 $node->stop;
 done_testing();
