@@ -61,6 +61,7 @@ DECLARE
     first_day constant date := coalesce(since AT TIME ZONE 'UTC', '-infinity')::date;
     last_moment constant timestamp := coalesce(until AT TIME ZONE 'UTC', 'infinity');
 BEGIN
+    PERFORM shortener.check_max_rows(max_rows);
     IF dimension IS NULL OR dimension NOT IN ('referrer', 'country', 'city', 'device', 'browser', 'os', 'utm_source', 'utm_medium', 'utm_campaign') THEN
         RAISE 'dimension must be referrer, country, city, device, browser, os, utm_source, utm_medium or utm_campaign'
             USING ERRCODE = 'invalid_parameter_value';
@@ -106,6 +107,7 @@ DECLARE
     first_day constant date := coalesce(since AT TIME ZONE 'UTC', '-infinity')::date;
     last_moment constant timestamp := coalesce(until AT TIME ZONE 'UTC', 'infinity');
 BEGIN
+    PERFORM shortener.check_max_rows(max_rows);
     RETURN QUERY
         WITH part AS (
             SELECT d.link_id, d.clicks::bigint AS clicks, d.bots::bigint AS bots, d.visitors FROM shortener.click_day d

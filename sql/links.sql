@@ -98,6 +98,17 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION get_link(text, text) IS 'a link with all its properties; no row when there is no such link or it was deleted';
 
+CREATE FUNCTION check_max_rows(max_rows integer) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF max_rows < 0 THEN
+        RAISE 'max_rows must not be negative' USING ERRCODE = 'invalid_parameter_value', HINT = 'NULL means all rows.';
+    END IF;
+END $$;
+COMMENT ON FUNCTION check_max_rows(integer) IS 'refuses a negative number of rows';
+
 CREATE FUNCTION list_links(workspace text = NULL, max_rows integer = 50, before timestamptz = NULL, before_id bigint = NULL,
                            tag text = NULL)
     RETURNS SETOF link_details
@@ -107,6 +118,7 @@ AS $$
 DECLARE
     wanted constant integer := shortener.workspace_id(workspace);
 BEGIN
+    PERFORM shortener.check_max_rows(max_rows);
     -- Pages go by id: the links of one transaction share created_at, so a time would lose some between two pages.
     RETURN QUERY SELECT * FROM shortener.describe_links(wanted, ARRAY(
         SELECT l.id FROM shortener.link l
@@ -128,6 +140,10 @@ AS $$
 DECLARE
     wanted constant integer := shortener.workspace_id(workspace);
 BEGIN
+    PERFORM shortener.check_max_rows(max_rows);
+    IF octet_length(query) > 1000 THEN -- the parser of queries recurses, and hears no cancel
+        RAISE 'a search query must have at most 1000 bytes' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     RETURN QUERY SELECT * FROM shortener.describe_links(wanted, ARRAY(
         SELECT l.id
         FROM (SELECT f.*, to_tsvector('pg_catalog.simple', coalesce(f.title, '') || ' ' || coalesce(f.description, '')) AS words

@@ -1,6 +1,6 @@
 BEGIN;
 CREATE EXTENSION shortener CASCADE;
-SELECT plan(176);
+SELECT plan(182);
 
 SELECT throws_ok(call, '55000', 'the tables of shortener are not installed', call || ' before install')
     FROM unnest('{"SELECT shortener.shorten(''http://a/'')","SELECT * FROM shortener.shorten_many(''{}'')",
@@ -84,6 +84,10 @@ SELECT cmp_ok(substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\s+(\d+) k
 
 SELECT is((SELECT count(*) FROM shorten_many(array_fill(repeat('x', 64), '{1000000}')) WHERE error IS NOT NULL), 1000000::bigint, 'a million refused URLs');
 SELECT cmp_ok(substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\s+(\d+) kB')::integer, '<', 600000, 'nor do they');
+SELECT throws_ok(format('SELECT * FROM shortener.search_links(%L)', query), '22023', NULL, 'a search query is not longer than a person writes: ' || left(query, 4))
+    FROM unnest(ARRAY[repeat('a.', 100000), repeat('"a b" -', 100000)]) query;
+SELECT throws_ok(format('SELECT * FROM shortener.%s', call), '22023', 'max_rows must not be negative', call)
+    FROM unnest(ARRAY['list_links(max_rows => -1)', $$search_links('a', max_rows => -1)$$, 'top_links(max_rows => -1)', $$click_breakdown(NULL, 'os', max_rows => -1)$$]) call;
 
 -- What errors show
 CREATE FUNCTION pg_temp.error_of(call text, OUT message text, OUT context text) LANGUAGE plpgsql AS $$
