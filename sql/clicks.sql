@@ -29,7 +29,7 @@ BEGIN
             SELECT coalesce(d.workspace_id, default_id) AS workspace_id, coalesce(d.host, '') AS host, c.code, count(*) AS visits
             FROM ROWS FROM (unnest(codes), unnest(hosts)) AS c (code, host)
             LEFT JOIN shortener.domain d ON d.host = shortener.host_from_header(c.host)
-            WHERE c.code ~ '^[A-Za-z0-9_-]{1,50}$'
+            WHERE CASE WHEN octet_length(c.code) <= 50 THEN c.code ~ '^[A-Za-z0-9_-]+$' END
             GROUP BY 1, 2, 3
         ), ranked AS (
             SELECT v.*, k.code IS NOT NULL AS is_known,

@@ -33,7 +33,7 @@ CREATE FUNCTION check_user(email text, role text) RETURNS void
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF email IS NULL OR email !~ '^[^[:space:]@]+@[^[:space:]@]+$' OR length(email) > 320 THEN
+    IF email IS NULL OR octet_length(email) > 4 * 320 OR length(email) > 320 OR email !~ '^[^[:space:]@]+@[^[:space:]@]+$' THEN
         RAISE '"%" is not a valid email address', left(email, 64) USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF role NOT IN ('admin', 'member', 'viewer') THEN

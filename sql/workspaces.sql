@@ -15,13 +15,22 @@ CREATE FUNCTION canonical_host(host text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    canonical text;
 BEGIN
-    -- A URL would otherwise be read as the host "https", and a network as its first address.
-    IF host ~ '[/\\?#@]' OR host LIKE '.%' THEN
-        RAISE '"%" is not a host', left(host, 64) USING ERRCODE = 'invalid_parameter_value',
-            HINT = 'Give the host alone, such as go.example.com, without scheme and path.';
+    IF octet_length(host) <= 4 * 253 THEN
+        -- A URL would otherwise be read as the host "https", and a network as its first address.
+        IF host ~ '[/\\?#@]' OR host LIKE '.%' THEN
+            RAISE '"%" is not a host', left(host, 64) USING ERRCODE = 'invalid_parameter_value',
+                HINT = 'Give the host alone, such as go.example.com, without scheme and path.';
+        END IF;
+        canonical := shortener.host_from_header(split_part(shortener.canonical_url('http://' || host), '/', 3));
     END IF;
-    RETURN shortener.host_from_header(split_part(shortener.canonical_url('http://' || host), '/', 3));
+    IF canonical IS NULL OR octet_length(canonical) > 253 THEN
+        RAISE 'host "%" is too long', left(host, 64) USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = 'A host has at most 253 characters.';
+    END IF;
+    RETURN canonical;
 END $$;
 COMMENT ON FUNCTION canonical_host(text) IS
     'host as a person writes it, in the form that it has in canonical URLs: Punycode, lower case, without port and trailing dot';
@@ -172,6 +181,10 @@ BEGIN
     PERFORM shortener.require_install();
     IF code IS NULL THEN
         RAISE 'code must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    IF octet_length(code) > 50 OR code !~ '^[A-Za-z0-9_-]+$' THEN
+        RAISE '"%" cannot be a code', left(code, 64) USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = 'A code has 1 to 50 characters of A-Z, a-z, 0-9, _ and -.';
     END IF;
     INSERT INTO shortener.reserved_code (code) VALUES (lower(reserve_code.code)) ON CONFLICT DO NOTHING;
 END $$;

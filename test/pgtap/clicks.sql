@@ -211,6 +211,7 @@ RESET ROLE;
 SELECT is(shortener.record_clicks(gen_random_uuid(), array_fill(link('b'), '{30000}'), array_fill(now(), '{30000}'),
     referers => (SELECT array_agg('https://' || i || '.example/' || repeat('x', 2000)) FROM generate_series(1, 30000) i)), 30000::bigint, 'long referrers');
 SELECT cmp_ok(substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\s+(\d+) kB')::integer, '<', 400000, 'take no memory each');
+SELECT is(shortener.record_unknown_codes(gen_random_uuid(), ARRAY[repeat('x', 300000000)]), 1::bigint, 'what is too long for a code is none');
 
 SELECT * FROM finish();
 SELECT shortener.revoke_access('nobody_of_clicks');

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(44);
+SELECT plan(45);
 
 SELECT create_workspace('acme');
 SELECT lives_ok($$ SELECT create_user('Ada@Example.com', 'Ada', 'admin', workspace => 'acme') $$, 'a user');
@@ -12,6 +12,7 @@ SELECT throws_ok($$ SELECT create_user('ADA@example.com', workspace => 'acme') $
 SELECT lives_ok($$ SELECT create_user('ada@example.com') $$, 'in its workspace');
 SELECT throws_ok(format('SELECT create_user(%L)', email), '22023', NULL, 'no address: ' || coalesce(left(email, 20), 'NULL'))
     FROM (VALUES (NULL), (''), ('ada'), ('a b@example.com'), ('a@b@c'), (repeat('a', 320) || '@example.com')) e (email);
+SELECT throws_ok($$ SELECT create_user(repeat('a', 300000000)) $$, '22023', NULL, 'no address, however long');
 SELECT throws_ok($$ SELECT create_user('x@example.com', role => 'king') $$, '22023', '"king" is not a valid role of a user', 'an unknown role');
 SELECT throws_ok($$ SELECT create_user('x@example.com', workspace => 'nobody') $$, '42704', NULL, 'an unknown workspace');
 

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(69);
+SELECT plan(76);
 
 SELECT is(host_from_header('Go.Example.COM.:8443'), 'go.example.com', 'a host loses case, dot and port');
 SELECT is(host_from_header('[2001:DB8::1]:80'), '[2001:db8::1]', 'an IPv6 address keeps its colons');
@@ -50,6 +50,14 @@ SELECT throws_ok(call, '23514', message, call) FROM (VALUES
     ($$SELECT block_host('*.*.example')$$, '"*.*.example" is not valid as a pattern of hosts')) c (call, message);
 SELECT throws_ok($$ SELECT create_workspace('team-1') $$, '23505', 'workspace "team-1" already exists', 'a slug that is taken');
 SELECT throws_ok($$ SELECT add_domain('go.example.com') $$, '23505', 'domain "go.example.com" already belongs to a workspace', 'a domain that is taken');
+SELECT throws_ok(call, '22023', message, call) FROM (VALUES
+    ($$SELECT add_domain(repeat('long.', 50) || 'name')$$, 'host "' || repeat('long.', 12) || 'long" is too long'),
+    ($$SELECT block_host('*.' || repeat('long.', 50) || 'name')$$, 'host "' || repeat('long.', 12) || 'long" is too long'),
+    ($$SELECT block_host(repeat('x', 300000000))$$, 'host "' || repeat('x', 64) || '" is too long'),
+    ($$SELECT reserve_code('a b')$$, '"a b" cannot be a code'),
+    ($$SELECT reserve_code('')$$, '"" cannot be a code'),
+    ($$SELECT reserve_code(repeat('x', 300000000))$$, '"' || repeat('x', 64) || '" cannot be a code')) c (call, message);
+SELECT lives_ok($$ SELECT add_domain(repeat('long.', 49) || 'nameabcd') $$, 'a host of 253 characters');
 SELECT throws_ok(call, '22004', NULL, call || ' of nothing')
     FROM unnest('{SELECT create_workspace(NULL),SELECT add_domain(NULL),SELECT block_host(NULL),SELECT reserve_code(NULL)}'::text[]) call;
 SELECT lives_ok($$ SELECT reserve_code('Careers'), reserve_code('careers') $$, 'a word is reserved');
