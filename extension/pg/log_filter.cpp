@@ -2,12 +2,14 @@
 
 #include <cctype>
 #include <cstring>
+#include <string_view>
 
 #include "pg/session.h"
 
 extern "C" {
 #include "postgres.h"
 
+#include "port.h"
 #include "tcop/tcopprot.h"
 #include "utils/elog.h"
 }
@@ -48,12 +50,39 @@ void hide_keys(char* text) noexcept {
     }
 }
 
+// Whether the statement may have a password as an argument.
+bool names_password_function(const char* statement) noexcept {
+    constexpr std::string_view functions[] = {"set_password", "verify_password", "hash_password",
+                                              "check_password"};
+    for (const char* text = statement; text && *text;) {
+        std::size_t length = 0;
+        while (std::isalnum(static_cast<unsigned char>(text[length])) || text[length] == '_')
+            length++;
+        for (const std::string_view function : functions)
+            if (length == function.size() && pg_strncasecmp(text, function.data(), length) == 0)
+                return true;
+        text += length > 0 ? length : 1;
+    }
+    return false;
+}
+
+void hide_parameters(ErrorData* data) {
+    constexpr const char* heading = "parameters:";
+    for (char* const text : {data->detail, data->context})
+        if (char* const parameters = text ? std::strstr(text, heading) : nullptr)
+            parameters[std::strlen(heading)] = '\0';
+}
+
 void filter(ErrorData* data) {
     for (char* const text :
          {data->message, data->detail, data->detail_log, data->hint, data->context, data->internalquery})
         hide_keys(text);
     if (find_key(debug_query_string))
         data->hide_stmt = true;
+    if (data->elevel >= ERROR && names_password_function(debug_query_string)) {
+        data->hide_stmt = true;
+        hide_parameters(data);
+    }
     if (next_hook)
         next_hook(data);
 }
