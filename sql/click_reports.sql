@@ -144,7 +144,7 @@ CREATE FUNCTION chart_of_clicks(title text, code text, bucket text, since timest
 AS $$
 DECLARE
     most_columns constant integer := 1000;
-    width constant interval := ('1 ' || bucket)::interval;
+    width constant interval := CASE bucket WHEN 'hour' THEN interval '1 hour' WHEN 'day' THEN '1 day' WHEN 'month' THEN '1 month' END;
 BEGIN
     IF since >= until THEN
         RAISE 'since must be earlier than until' USING ERRCODE = 'invalid_parameter_value';
@@ -229,6 +229,7 @@ DECLARE
     bots numeric;
     links text[];
     link_clicks bigint[];
+    chart constant text := shortener.chart_of_clicks(heading, NULL, bucket, start, last, workspace);
 BEGIN
     SELECT coalesce(sum(s.clicks), 0), coalesce(sum(s.unique_visitors), 0), coalesce(sum(s.bots), 0) INTO clicks, visitors, bots
     FROM shortener.click_series(NULL, bucket, first, last, workspace) s;
@@ -250,7 +251,7 @@ BEGIN
                            ORDER BY f.number)
          FROM (VALUES (1, 'clicks', clicks), (2, 'of these by bots', bots),
                       (3, 'visitors, by ' || bucket, visitors)) AS f (number, name, value)),
-        '</dl>', shortener.chart_of_clicks(heading, NULL, bucket, start, last, workspace), '<main>',
+        '</dl>', chart, '<main>',
         shortener.report_table('Links', links, link_clicks),
         shortener.report_breakdown('Referrers', 'referrer', 'none', first, last, workspace),
         shortener.report_breakdown('Countries', 'country', 'unknown', first, last, workspace),

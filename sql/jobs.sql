@@ -51,13 +51,13 @@ BEGIN
         RAISE 'pg_cron is installed in another database, "%"', home USING
             ERRCODE = 'object_not_in_prerequisite_state',
             HINT = format('In database %I: CREATE EXTENSION IF NOT EXISTS pg_cron; CREATE EXTENSION IF NOT EXISTS shortener CASCADE; '
-                          'SELECT shortener.%I(database => %L);', home, called, database);
+                          'SELECT shortener.%I(database => %L);', home, left(called, 64), left(database, 64));
     END IF;
     RAISE 'pg_cron is not installed in this database' USING
         ERRCODE = 'object_not_in_prerequisite_state',
         HINT = CASE WHEN called <> 'schedule_jobs' THEN 'Jobs are scheduled where pg_cron is.'
                     WHEN home IS NOT NULL THEN 'CREATE EXTENSION pg_cron;'
-                    ELSE shortener.jobs_without_cron(database) END;
+                    ELSE shortener.jobs_without_cron(left(database, 64)) END;
 END $$;
 COMMENT ON FUNCTION require_cron(text, text) IS
     'raises an error unless pg_cron is in this database; its hint says where to call the function that was called';
@@ -92,7 +92,7 @@ DECLARE
 BEGIN
     SELECT d.datdba INTO database_owner FROM pg_database d WHERE d.datname = database;
     IF NOT FOUND THEN
-        RAISE 'database "%" does not exist', database USING ERRCODE = 'invalid_catalog_name';
+        RAISE 'database "%" does not exist', left(database, 64) USING ERRCODE = 'invalid_catalog_name';
     END IF;
     IF database = current_database() THEN
         SELECT c.relowner INTO table_owner FROM pg_class c WHERE c.oid = to_regclass('shortener.link');
@@ -103,7 +103,7 @@ BEGIN
     END IF;
     SELECT r.rolname, r.rolsuper, r.rolcanlogin INTO runner FROM pg_roles r WHERE r.rolname = username;
     IF NOT FOUND THEN
-        RAISE 'role "%" does not exist', username USING ERRCODE = 'undefined_object';
+        RAISE 'role "%" does not exist', left(username, 64) USING ERRCODE = 'undefined_object';
     END IF;
     IF NOT runner.rolcanlogin THEN
         RAISE 'pg_cron cannot run jobs as role "%", which is not permitted to log in', username USING
@@ -189,7 +189,7 @@ BEGIN
     PERFORM shortener.require_cron(database, 'schedule_jobs');
     SELECT key INTO unknown FROM jsonb_object_keys(chosen) key WHERE key NOT IN (SELECT d.job FROM shortener.job_definitions() d);
     IF FOUND THEN
-        RAISE 'job "%" does not exist', unknown USING ERRCODE = 'invalid_parameter_value',
+        RAISE 'job "%" does not exist', left(unknown, 64) USING ERRCODE = 'invalid_parameter_value',
             HINT = (SELECT format('The jobs are: %s.', string_agg(d.job, ', ')) FROM shortener.job_definitions() d);
     END IF;
     runner := shortener.job_role(database, username);

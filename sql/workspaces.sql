@@ -66,7 +66,7 @@ BEGIN
          'A pattern is a host, such as evil.example, or *.evil.example for all hosts below it.')
     ) e (name, message, explanation) WHERE e.name = constraint_name;
     IF NOT FOUND THEN -- one of the user's own
-        RAISE '"%" violates check constraint "%"', left(value, 64), constraint_name USING ERRCODE = 'check_violation';
+        RAISE '"%" violates check constraint "%"', left(value, 64), left(constraint_name, 64) USING ERRCODE = 'check_violation';
     END IF;
     RAISE '%', format(message, left(value, 64)) USING ERRCODE = 'check_violation', DETAIL = explanation;
 END $$;

@@ -19,7 +19,8 @@ SHORTENER_FUNCTION(shortener_require_no_transaction) {
     if (castNode(CallContext, fcinfo->context)->atomic || IsSubTransaction())
         ereport(ERROR,
                 (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-                 errmsg("%s cannot run inside a transaction block", text_to_cstring(PG_GETARG_TEXT_PP(0))),
+                 errmsg("%s cannot run inside a transaction block",
+                        NameStr(*DatumGetName(DirectFunctionCall1(text_name, PG_GETARG_DATUM(0))))),
                  errhint("Call it alone: outside BEGIN, outside functions, and not together with other "
                          "statements in one command.")));
     PG_RETURN_VOID();
