@@ -17,10 +17,12 @@ $$;
 COMMENT ON FUNCTION job_definitions() IS
     'the jobs of shortener with their default schedules; those about pg_cron itself run in its database, the others where the links are';
 
--- Names carry the database: in pg_cron they are unique over all of them.
+-- Names carry the database: in pg_cron they are unique over all of them. A name that would be cut, and so could be that
+-- of another database, carries a hash.
 CREATE FUNCTION job_name(job text, database text) RETURNS name
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN ('shortener ' || job || ' (' || database || ')')::name;
+    RETURN ('shortener ' || job || ' ('
+            || CASE WHEN octet_length(job || database) > 50 THEN left(md5(database), 16) ELSE database END || ')')::name;
 COMMENT ON FUNCTION job_name(text, text) IS 'name of a job in pg_cron';
 
 -- Anybody may have made a schema of that name. The one that belongs to the extension is pg_cron's, with all that is in it.

@@ -80,6 +80,12 @@ like(error(q{SELECT shortener.schedule_jobs(database => 'trap')}),
 	qr/jobs in database "trap" must not run as superuser.*username => 'villain'/s, 'nor in a database of another role');
 is(sql(q{SELECT count(*) FROM shortener.schedule_jobs(database => 'trap', username => 'villain')}), $jobs, 'but as that role');
 is(sql(q{SELECT shortener.unschedule_jobs('trap')}), $jobs, 'whose jobs end with unschedule_jobs');
+my @long = map { 'd' x 50 . $_ } 1, 2;
+$node->safe_psql('postgres', "CREATE DATABASE $_") for @long;
+sql("SELECT shortener.schedule_jobs(database => '$_', username => '$superuser')") for @long;
+is(sql(q{SELECT string_agg(DISTINCT database, ' ' ORDER BY database) FROM cron.job WHERE database LIKE 'dd%'}), "@long", 'databases whose names begin alike have each their own jobs');
+is(sql("SELECT shortener.unschedule_jobs('$long[0]')"), $jobs, '... which one loses alone');
+is(sql("SELECT shortener.unschedule_jobs('$long[1]')"), $jobs, '... then the other');
 like(error(q{SELECT shortener.schedule_jobs(username => 'group_role')}), qr/not permitted to log in.*ALTER ROLE group_role LOGIN/s, 'a role that cannot log in');
 like(error(q{SELECT shortener.schedule_jobs(username => 'nobody')}), qr/role "nobody" does not exist/, 'a role that is not there');
 like(error(q{SELECT shortener.schedule_jobs(database => 'nothing')}), qr/database "nothing" does not exist/, 'a database that is not there');
