@@ -108,8 +108,8 @@ Statement ClickQueue::probe() const {
 std::string ClickQueue::judge(const PGresult* result) {
     for (int row = 0; row < PQntuples(result); row++)
         if (!boolean_at(result, row, 1))
-            return "permission denied for function " + std::string(text_at(result, row, 0)) +
-                   "; grant the role what the installation notes of shortenerd list";
+            return "permission denied for function " + std::string(text_at(result, row, 0)) + "; " +
+                   std::string(grant_advice);
     return {};
 }
 

@@ -11,7 +11,7 @@ struct Advice {
 constexpr Advice advice[] = {
     {"3F000", "run CREATE EXTENSION shortener CASCADE and CALL shortener.install() in this database"},
     {"42883", "run CREATE EXTENSION shortener or ALTER EXTENSION shortener UPDATE in this database"},
-    {"42501", "grant the role what the installation notes of shortenerd list"},
+    {"42501", grant_advice},
     {"57014", "the database took too long"},
 };
 

@@ -30,6 +30,10 @@ inline std::string_view sqlstate(const PGresult* result) {
     return state ? state : "";
 }
 
+// Behind an error of rights.
+inline constexpr std::string_view grant_advice =
+    "grant the role what it needs: SELECT shortener.grant_access('ROLE', 'redirector')";
+
 // What a failed statement says, for the log: with what to do about it where that is known.
 std::string explain(const PGresult* result);
 

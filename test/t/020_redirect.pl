@@ -387,7 +387,7 @@ $node->safe_psql('empty', 'ALTER SCHEMA elsewhere RENAME TO shortener');
 ok($frontend->until_ready, '... until it can again');
 $frontend->stop;
 $frontend = Frontend->start(database => $node->connstr('postgres') . ' user=visitor', ready => 0);
-ok(eventually { $frontend->log =~ /error: cannot resolve codes: permission denied for .*; grant/ }, 'a role without privileges is logged');
+ok(eventually { $frontend->log =~ /error: cannot resolve codes: permission denied for .*; grant .* shortener\.grant_access\('ROLE', 'redirector'\)/ }, 'a role without privileges is logged');
 is($frontend->admin('/readyz')->{status}, 503, '... and not ready');
 $frontend->stop;
 
