@@ -184,8 +184,8 @@ int64 count_use(const StoredKey& key) {
 
     const OffsetNumber place = ItemPointerGetOffsetNumber(&key.use);
     const ItemId item = place <= PageGetMaxOffsetNumber(page) ? PageGetItemId(page, place) : nullptr;
-    Datum values[column_count];
-    bool nulls[column_count];
+    Datum values[column_count] = {};
+    bool nulls[column_count] = {};
     HeapTupleData row{};
     if (item && ItemIdIsNormal(item)) {
         row.t_data = reinterpret_cast<HeapTupleHeader>(PageGetItem(page, item));
