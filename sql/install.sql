@@ -18,7 +18,7 @@ DECLARE
     owner name;
 BEGIN
     PERFORM shortener.require_install();
-    SELECT pg_get_userbyid(c.relowner) INTO owner FROM pg_class c WHERE c.oid = 'shortener.click_rollup'::regclass;
+    SELECT pg_get_userbyid(c.relowner) INTO owner FROM pg_class c WHERE c.oid = 'shortener.installation'::regclass;
     IF owner <> current_user THEN
         RAISE 'must be the owner of the tables of shortener' USING ERRCODE = 'insufficient_privilege',
             HINT = format('Connect as role %I and call it there.', owner);

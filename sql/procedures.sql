@@ -15,10 +15,10 @@ CREATE FUNCTION backend_start() RETURNS timestamptz
     AS 'MODULE_PATHNAME', 'shortener_backend_start';
 COMMENT ON FUNCTION backend_start() IS 'when this session began';
 
--- A role that writes to a table runs what others have put there. In a job nobody sees that: so a job takes only triggers
--- of those who could do as much anyway, and no superuser works on the tables of another role. A foreign key that acts on
--- what refers to a table has its own table written too, and any may cast by a function of its column's type. The locks
--- keep it so.
+-- A role that writes to a table runs what others have put there, and in a job nobody sees that. So a job accepts only
+-- triggers of roles that could do as much anyway, and no superuser works on the tables of another role. A foreign key
+-- with an action makes the job write to the referring table too, and the check of any foreign key may cast by a function
+-- of its column's type: both are looked at. The locks keep it so until the transaction ends.
 CREATE FUNCTION lock_for_job(tables text[]) RETURNS void
     LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp

@@ -8,7 +8,7 @@ DECLARE
     home constant integer := shortener.workspace_id(workspace);
 BEGIN
     PERFORM shortener.require_scope('links:write');
-    IF tag IS NULL OR octet_length(tag) > 200 OR tag !~ '^[^[:cntrl:]]{1,50}$' THEN
+    IF tag IS NULL OR length(tag) > 50 OR tag !~ '^[^[:cntrl:]]+$' THEN
         RAISE 'a tag must have 1 to 50 characters and no control characters' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     INSERT INTO shortener.link_tag (workspace_id, link_id, tag)

@@ -70,7 +70,7 @@ SELECT is_empty($$ SELECT p.oid::regprocedure FROM pg_proc p JOIN access_rights(
 SELECT set_eq($$ SELECT DISTINCT p.proname FROM pg_proc p WHERE p.pronamespace = 'shortener'::regnamespace AND p.prorettype <> 'trigger'::regtype
                  AND (p.proacl IS NULL OR EXISTS (SELECT FROM aclexplode(p.proacl) a WHERE a.grantee = 0)) $$,
     $$ SELECT unnest('{access_rights,add_visitors,anonymize_ip,backend_start,base62_decode,base62_encode,can_commit,canonical_host,canonical_url,
-        chart_number,chart_step,chart_style,chart_svg,check_user,escape_html,geo_lookup,has_cron,host_from_header,is_url,job_definitions,job_name,
+        chart_number,chart_step,chart_style,chart_svg,check_max_rows,check_user,escape_html,geo_lookup,has_cron,host_from_header,is_url,job_definitions,job_name,
         list_jobs,merge_two_visitors,merge_visitors,month_partitions,normalize_url,parse_user_agent,raise_invalid,raise_invalid_workspace,random_api_key,random_key,
         report_style,report_table,require_install,require_no_transaction,require_owner,schema_version,snowflake_id,snowflake_node,snowflake_time,
         tenant_tables,url_parameter,visitor_count,visitor_counter_type,visitor_hash,visitor_key,

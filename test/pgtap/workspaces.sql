@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(76);
+SELECT plan(77);
 
 SELECT is(host_from_header('Go.Example.COM.:8443'), 'go.example.com', 'a host loses case, dot and port');
 SELECT is(host_from_header('[2001:DB8::1]:80'), '[2001:db8::1]', 'an IPv6 address keeps its colons');
@@ -88,7 +88,8 @@ SELECT record_unknown_codes(gen_random_uuid(), (SELECT array_agg(code) FROM spel
 SELECT set_eq(format($$ SELECT code FROM spelling WHERE pg_temp.accepts(format(%L, code)) $$, call),
     $$ SELECT code FROM unknown_code WHERE code <> '' $$, 'what a code may be, as in record_unknown_codes: ' || call)
     FROM unnest(ARRAY[$$SELECT create_link('https://a.example/', alias => %L)$$,
-        $$INSERT INTO link (workspace_id, short_code, original_url, redirect_status) VALUES (workspace_id('team-1'), %L, 'https://a.example/', 302)$$]) call;
+        $$INSERT INTO link (workspace_id, short_code, original_url, redirect_status) VALUES (workspace_id('team-1'), %L, 'https://a.example/', 302)$$,
+        $$SELECT reserve_code(%L)$$]) call; -- the last, because it stays
 SELECT is(pg_get_function_arg_default('create_workspace'::regproc, 4), pg_get_function_arg_default('normalize_url'::regproc, 2),
     'rules of URLs: the defaults of create_workspace and normalize_url');
 SELECT is((SELECT substring(pg_get_constraintdef(oid) FROM '{.*}') FROM pg_constraint WHERE conname = 'workspace_rules_check'),
