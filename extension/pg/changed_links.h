@@ -51,37 +51,21 @@ class TransitionTable {
     MemoryContext context_ = CurrentMemoryContext;
 };
 
-// The columns of link that triggers read.
-enum Column {
-    workspace_id,
-    id,
-    short_code,
-    original_url,
-    url_digest,
-    redirect_status,
-    is_active,
-    deleted_at,
-    expires_at,
-    column_count
-};
-inline constexpr struct {
-    const char* name;
-    Oid type;
-    bool is_nullable;
-} columns[] = {
-    {"workspace_id", INT4OID, false},     {"id", INT8OID, false},
-    {"short_code", TEXTOID, false},       {"original_url", TEXTOID, false},
-    {"url_digest", BYTEAOID, true},       {"redirect_status", INT2OID, false},
-    {"is_active", BOOLOID, false},        {"deleted_at", TIMESTAMPTZOID, true},
-    {"expires_at", TIMESTAMPTZOID, true},
-};
-static_assert(std::size(columns) == column_count);
-
-// The number of a column in the table, whose owner may have changed it.
-AttrNumber column_number(Relation relation, const char* name, Oid type);
-
-// The values of a link; they last as long as the row they were read from.
+// The values of the columns of link that triggers read; they last as long as the row they were read from.
 struct LinkRow {
+    enum Column {
+        workspace_id,
+        id,
+        short_code,
+        original_url,
+        url_digest,
+        redirect_status,
+        is_active,
+        deleted_at,
+        expires_at,
+        column_count
+    };
+
     Datum values[column_count];
     bool nulls[column_count];
 
@@ -98,12 +82,29 @@ struct LinkRow {
     }
 };
 
+// The columns, in the order of LinkRow::Column.
+inline constexpr struct {
+    const char* name;
+    Oid type;
+    bool is_nullable;
+} link_columns[] = {
+    {"workspace_id", INT4OID, false},     {"id", INT8OID, false},
+    {"short_code", TEXTOID, false},       {"original_url", TEXTOID, false},
+    {"url_digest", BYTEAOID, true},       {"redirect_status", INT2OID, false},
+    {"is_active", BOOLOID, false},        {"deleted_at", TIMESTAMPTZOID, true},
+    {"expires_at", TIMESTAMPTZOID, true},
+};
+static_assert(std::size(link_columns) == LinkRow::column_count);
+
+// The number of a column in the table, whose owner may have changed it.
+AttrNumber column_number(Relation relation, const char* name, Oid type);
+
 // Reads rows of link.
 class LinkReader {
   public:
     explicit LinkReader(Relation relation) : description_(RelationGetDescr(relation)) {
-        for (int i = 0; i < column_count; i++)
-            numbers_[i] = column_number(relation, columns[i].name, columns[i].type);
+        for (int i = 0; i < LinkRow::column_count; i++)
+            numbers_[i] = column_number(relation, link_columns[i].name, link_columns[i].type);
     }
     LinkRow read(HeapTuple tuple) const {
         return read([&](AttrNumber number, bool& is_null) {
@@ -117,18 +118,19 @@ class LinkReader {
   private:
     template <typename Value> LinkRow read(Value&& value) const {
         LinkRow row;
-        for (int i = 0; i < column_count; i++) {
+        for (int i = 0; i < LinkRow::column_count; i++) {
             row.values[i] = value(numbers_[i], row.nulls[i]);
             if (row.nulls[i] &&
-                !columns[i].is_nullable) // as it may be before the constraint is checked, or without it
-                ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION),
-                                errmsg("null value in column \"%s\" of relation \"link\"", columns[i].name)));
+                !link_columns[i].is_nullable) // as it may be before the constraint is checked, or without it
+                ereport(ERROR,
+                        (errcode(ERRCODE_NOT_NULL_VIOLATION),
+                         errmsg("null value in column \"%s\" of relation \"link\"", link_columns[i].name)));
         }
         return row;
     }
 
     TupleDesc description_;
-    AttrNumber numbers_[column_count];
+    AttrNumber numbers_[LinkRow::column_count];
 };
 
 // Links of a transition table. The values of a row last until the next one is read.

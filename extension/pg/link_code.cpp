@@ -3,6 +3,7 @@
 #include "core/base62.h"
 #include "core/scramble.h"
 
+#include "pg/arrays.h"
 #include "pg/errors.h"
 #include "pg/guard.h"
 #include "pg/plans.h"
@@ -16,7 +17,6 @@ extern "C" {
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/lsyscache.h"
 }
 
@@ -78,17 +78,11 @@ Oid id_sequence() {
 } // namespace
 
 Datum code_array(const Code* codes, int count) {
-    Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count));
-    for (int i = 0; i < count; i++)
-        elements[i] = text_datum(codes[i].view());
-    return PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT));
+    return array_from(count, TEXTOID, [&](int i) { return text_datum(codes[i].view()); });
 }
 
 Datum id_array(const int64* ids, int count) {
-    Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count));
-    for (int i = 0; i < count; i++)
-        elements[i] = Int64GetDatum(ids[i]);
-    return PointerGetDatum(construct_array(elements, count, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+    return array_from(count, INT8OID, [&](int i) { return Int64GetDatum(ids[i]); });
 }
 
 Code Code::from(std::string_view text) {

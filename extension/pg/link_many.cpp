@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "pg/accepted_url.h"
+#include "pg/arrays.h"
 #include "pg/guard.h"
 #include "pg/installation.h"
 #include "pg/link_code.h"
@@ -38,12 +39,6 @@ struct Entry {
 
 bool digest_equal(const Digest& a, const Digest& b) {
     return std::memcmp(a.bytes, b.bytes, digest_size) == 0;
-}
-
-Datum array_of(Datum* elements, int count, Oid type) {
-    if (type == INT8OID)
-        return PointerGetDatum(construct_array(elements, count, type, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-    return PointerGetDatum(construct_array(elements, count, type, -1, false, TYPALIGN_INT));
 }
 
 // The entries that have no link yet, and their digests for a statement; a row of its result tells whose it is

@@ -23,6 +23,9 @@ using namespace shortener;
 
 namespace {
 
+using Column = LinkRow::Column;
+using enum LinkRow::Column;
+
 constexpr Datum no_row = 0; // what a trigger after the fact returns
 
 // Links whose URL is to be checked.
@@ -61,7 +64,7 @@ template <typename T> T* allocate() {
 bool same(const LinkRow& before, const LinkRow& after, Column column) {
     if (before.nulls[column] || after.nulls[column])
         return before.nulls[column] == after.nulls[column];
-    const Oid type = columns[column].type;
+    const Oid type = link_columns[column].type;
     if (type == TEXTOID || type == BYTEAOID)
         return text_view(before.values[column]) == text_view(after.values[column]);
     return before.values[column] == after.values[column];
@@ -77,7 +80,7 @@ void refuse_change(const LinkRow& before, const LinkRow& after) {
     for (const Column column : {workspace_id, id, short_code})
         if (!same(before, after, column))
             ereport(ERROR, (errcode(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION),
-                            errmsg("%s of a link cannot be changed", columns[column].name),
+                            errmsg("%s of a link cannot be changed", link_columns[column].name),
                             errdetail("A published code keeps its meaning."),
                             errhint("Delete the link and create another.")));
     if (!before.nulls[deleted_at] && !same(before, after, deleted_at))
@@ -199,8 +202,9 @@ SHORTENER_FUNCTION(shortener_before_link_update) {
         loses_digest = !has_right_digest(new_row.stored_url());
         SPI_finish();
     }
-    int numbers[] = {column_number(data->tg_relation, "updated_at", TIMESTAMPTZOID),
-                     column_number(data->tg_relation, columns[url_digest].name, columns[url_digest].type)};
+    int numbers[] = {
+        column_number(data->tg_relation, "updated_at", TIMESTAMPTZOID),
+        column_number(data->tg_relation, link_columns[url_digest].name, link_columns[url_digest].type)};
     Datum values[] = {TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()), 0};
     bool nulls[] = {false, true};
     return PointerGetDatum(heap_modify_tuple_by_cols(data->tg_newtuple, description, loses_digest ? 2 : 1,

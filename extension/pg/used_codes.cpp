@@ -110,17 +110,14 @@ void RetiredNumbers::retire() {
          {"workspaces", INT4ARRAYOID},
          {"highest", INT8ARRAYOID},
          {"codes", INT8ARRAYOID}});
-    const auto array_of = [this](const auto& numbers, Oid type, int size, char alignment) {
-        Datum* const elements = static_cast<Datum*>(palloc(sizeof(Datum) * count_));
-        for (int i = 0; i < count_; i++)
-            elements[i] = static_cast<Datum>(numbers[i]);
-        return PointerGetDatum(construct_array(elements, count_, type, size, true, alignment));
+    const auto array = [this](const auto& numbers, Oid type) {
+        return array_from(count_, type, [&](int i) { return static_cast<Datum>(numbers[i]); });
     };
     const auto section = OwnerSection::to_write({"retired_number"});
     statement.run({{"takes_in", BoolGetDatum(!IsolationUsesXactSnapshot())},
-                   {"workspaces", array_of(workspaces_, INT4OID, 4, TYPALIGN_INT)},
-                   {"highest", array_of(highest_, INT8OID, 8, TYPALIGN_DOUBLE)},
-                   {"codes", array_of(codes_, INT8OID, 8, TYPALIGN_DOUBLE)}});
+                   {"workspaces", array(workspaces_, INT4OID)},
+                   {"highest", array(highest_, INT8OID)},
+                   {"codes", array(codes_, INT8OID)}});
     section.end();
     count_ = 0;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "pg/arrays.h"
 #include "pg/changed_links.h"
 #include "pg/link_code.h"
 #include "pg/plans.h"
@@ -13,7 +14,6 @@ extern "C" {
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
-#include "utils/array.h"
 }
 
 namespace shortener {
@@ -34,7 +34,7 @@ int64 number_in_code(const LinkRow& row);
 class Codes {
   public:
     void add(const LinkRow& row, int64 number = -1) {
-        workspaces_[count_] = row.values[workspace_id];
+        workspaces_[count_] = row.values[LinkRow::workspace_id];
         numbers_[count_] = Int64GetDatum(number);
         codes_[count_++] = text_datum(row.code());
     }
@@ -43,12 +43,9 @@ class Codes {
         Argument workspaces, codes, numbers;
     };
     Parameters take() {
-        const Parameters taken{
-            {"workspaces",
-             PointerGetDatum(construct_array(workspaces_, count_, INT4OID, 4, true, TYPALIGN_INT))},
-            {"codes", PointerGetDatum(construct_array(codes_, count_, TEXTOID, -1, false, TYPALIGN_INT))},
-            {"numbers", PointerGetDatum(construct_array(numbers_, count_, INT8OID, 8, FLOAT8PASSBYVAL,
-                                                        TYPALIGN_DOUBLE))}};
+        const Parameters taken{{"workspaces", array_of(workspaces_, count_, INT4OID)},
+                               {"codes", array_of(codes_, count_, TEXTOID)},
+                               {"numbers", array_of(numbers_, count_, INT8OID)}};
         count_ = 0;
         return taken;
     }

@@ -4,6 +4,7 @@
 
 #include "core/host.h"
 
+#include "pg/arrays.h"
 #include "pg/errors.h"
 #include "pg/guard.h"
 #include "pg/installation.h"
@@ -19,7 +20,6 @@ extern "C" {
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -216,12 +216,8 @@ class PlacedTexts {
         places_[count_++] = Int32GetDatum(place);
     }
     int count() const { return count_; }
-    Datum texts() const {
-        return PointerGetDatum(construct_array(texts_, count_, TEXTOID, -1, false, TYPALIGN_INT));
-    }
-    Datum places() const {
-        return PointerGetDatum(construct_array(places_, count_, INT4OID, 4, true, TYPALIGN_INT));
-    }
+    Datum texts() const { return array_of(texts_, count_, TEXTOID); }
+    Datum places() const { return array_of(places_, count_, INT4OID); }
 
   private:
     Datum* texts_ = nullptr;
