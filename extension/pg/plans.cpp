@@ -10,6 +10,7 @@
 extern "C" {
 #include "access/tupdesc.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/pathnodes.h"
@@ -19,6 +20,7 @@ extern "C" {
 #include "utils/memutils.h"
 #include "utils/plancache.h"
 #include "utils/resowner.h"
+#include "utils/rls.h"
 #include "utils/snapmgr.h"
 }
 
@@ -124,6 +126,21 @@ char* KeptStatement::numbered_sql() const {
     return text.data;
 }
 
+// SPI_plan_is_valid() does not know what SPI itself will find only when it runs the plan.
+bool KeptStatement::needs_planning() const {
+    if (!is_planned_ || !SPI_plan_is_valid(plan_))
+        return true;
+    const auto* const source = static_cast<CachedPlanSource*>(linitial(SPI_plan_get_plan_sources(plan_)));
+#if PG_VERSION_NUM >= 170000
+    const bool same_path = SearchPathMatchesCurrentEnvironment(source->search_path);
+#else
+    const bool same_path = OverrideSearchPathMatchesCurrent(source->search_path);
+#endif
+    return !same_path || !source->gplan || !source->gplan->is_valid ||
+           (source->dependsOnRLS &&
+            (source->rewriteRoleId != GetUserId() || source->rewriteRowSecurity != row_security));
+}
+
 void KeptStatement::prepare() {
     if (!plan_) {
         Oid types[max_parameters];
@@ -145,11 +162,13 @@ void KeptStatement::prepare() {
     for (const char* setting : {"enable_seqscan", "enable_bitmapscan", "jit"})
         set_config_option(setting, "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
     CachedPlan* volatile planned = nullptr;
+    // Planning may ask for the value of a policy's function, which has statements of its own.
+    const bool was_planning = is_planning;
     is_planning = true;
     PG_TRY();
     { planned = SPI_plan_get_cached_plan(plan_); }
     PG_FINALLY();
-    { is_planning = false; }
+    { is_planning = was_planning; }
     PG_END_TRY();
     AtEOXact_GUC(true, nest_level);
     if (planned)
@@ -171,7 +190,7 @@ Rows KeptStatement::read_active(std::initializer_list<Argument> arguments) {
 
 Rows KeptStatement::run(std::initializer_list<Argument> arguments, Snapshot snapshot, bool read_only) {
     const MemoryContext context = CurrentMemoryContext;
-    if (!is_planned_ || !SPI_plan_is_valid(plan_))
+    if (needs_planning())
         prepare();
     Datum values[max_parameters];
     char nulls[max_parameters];

@@ -162,6 +162,7 @@ class KeptStatement {
 
   private:
     Rows run(std::initializer_list<Argument> arguments, Snapshot snapshot, bool read_only);
+    bool needs_planning() const;
     void prepare();
     char* numbered_sql() const;
     [[noreturn]] void fail(int result) const;

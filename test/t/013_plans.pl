@@ -118,6 +118,7 @@ $node->safe_psql('empty', q{
 		shortener.record_clicks(gen_random_uuid(), '{1}', ARRAY[now()], NULL, '{agent}', '{https://from.example/}'),
 		shortener.record_clicks(gen_random_uuid(), '{1}', ARRAY[now()], workspace_ids => '{1}');
 	SELECT count(*) FROM shortener.shorten_many((SELECT array_agg('https://example.com/' || i) FROM generate_series(1, 1000) i));
+	SET search_path = pg_catalog; -- has them planned anew
 	SET auto_explain.log_min_duration = 0;
 	SELECT shortener.shorten('https://c.example/'), shortener.disable_link('x'), shortener.shorten_many('{https://d.example/}'),
 		shortener.record_clicks(gen_random_uuid(), '{2}', ARRAY[now()], NULL, '{other}', '{https://elsewhere.example/}'),
