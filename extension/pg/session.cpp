@@ -1,5 +1,6 @@
 #include "pg/session.h"
 
+#include <cstring>
 #include <iterator>
 
 #include "pg/api_key.h"
@@ -46,7 +47,9 @@ Identity session_identity;
 bool has_session_identity = false;
 bool session_key_is_current = false; // nothing has changed since it was last looked at
 
-char* session_key = nullptr;      // what SHOW shortener.session_key shows
+// The prefix of the key that the session holds, empty without one. So a key is given up, for a function or
+// until a rollback as well, as any setting is.
+char* session_key = nullptr;
 bool setting_session_key = false; // by us, not by a user
 
 void end_transaction(bool committed) {
@@ -85,14 +88,6 @@ bool check_session_key(char** value, void**, GucSource) {
         return true;
     GUC_check_errdetail("Only shortener.authenticate() sets it.");
     return false;
-}
-
-void assign_session_key(const char* value, void*) {
-    if (*value != '\0')
-        return;
-    has_session_identity = false;
-    for (Entry* entry = entries; entry; entry = entry->outer)
-        entry->for_session = false;
 }
 
 // The workspace of a role, as the tables have it. One role is remembered: few sessions have two.
@@ -277,7 +272,8 @@ const Identity* current_identity() {
     refuse_in_worker();
     if (entries)
         return &entries->identity;
-    return has_session_identity ? held_identity() : nullptr;
+    const bool holds_key = has_session_identity && std::strcmp(session_key, session_identity.key_prefix) == 0;
+    return holds_key ? held_identity() : nullptr;
 }
 
 std::optional<Datum> creating_user() {
@@ -323,7 +319,7 @@ void define_session() {
     DefineCustomStringVariable(
         "shortener.session_key", "Prefix of the API key that the session has authenticated with.",
         "Only authenticate() sets it; RESET and DISCARD ALL end what it gave.", &session_key, "", PGC_USERSET,
-        GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, check_session_key, assign_session_key, nullptr);
+        GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, check_session_key, nullptr, nullptr);
     RegisterXactCallback(at_transaction_end, nullptr);
     RegisterSubXactCallback(at_subtransaction_end, nullptr);
     CacheRegisterRelcacheCallback(at_relation_change, 0);

@@ -40,6 +40,8 @@ is(as_app("SELECT length(shortener.authenticate('$acme', true))", $foreign, 'BEG
 is(as_app('BEGIN', "SELECT length(shortener.authenticate('$acme', true))", 'ROLLBACK', $foreign), "4\n0|0", '... unless its transaction is rolled back');
 is(as_app("SELECT length(shortener.authenticate('$acme', true))", 'BEGIN', "SELECT length(shortener.authenticate('$beta', true))", 'ROLLBACK', $foreign), "4\n4\n0|2000", '... which leaves the one before');
 is(as_app("SELECT length(shortener.authenticate('$acme', true))", 'RESET shortener.session_key', $foreign), "4\n0|0", '... or RESET');
+is(as_app("SELECT length(shortener.authenticate('$acme', true))", 'BEGIN', 'RESET ALL', $foreign, 'ROLLBACK', $foreign, 'BEGIN', "SET LOCAL shortener.session_key = ''",
+	$foreign, 'COMMIT', $foreign), "4\n0|0\n0|2000\n0|0\n0|2000", '... that is committed');
 
 # A key that ends while a session holds it
 my $held = sql(q{SELECT shortener.create_user('u@acme.example', workspace => 'acme'); SELECT shortener.create_api_key('held', rate_limit => NULL, workspace => 'acme', user_email => 'u@acme.example')});
