@@ -148,6 +148,7 @@ DECLARE
 BEGIN
     IF to_regclass('shortener.installation') IS NOT NULL THEN
         LOCK TABLE shortener.installation IN SHARE UPDATE EXCLUSIVE MODE; -- one at a time
+        PERFORM shortener.lock_for_job('{installation}'::text[]);
         SELECT schema_version INTO present FROM shortener.installation;
         IF NOT FOUND THEN -- made after this transaction took its snapshot
             RAISE 'another session has installed shortener meanwhile' USING ERRCODE = 'serialization_failure', HINT = 'Try again.';

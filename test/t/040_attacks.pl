@@ -209,6 +209,10 @@ for my $table ('link', 'link_archive', 'link_tag', 'api_key', 'api_key_use', 'cl
 		prepare("DROP TRIGGER mine ON shortener.$table");
 	}
 }
+prepare('UPDATE shortener.installation SET derived_objects = NULL');
+as('mallory', 'CREATE TRIGGER mine BEFORE UPDATE ON shortener.installation FOR EACH STATEMENT EXECUTE FUNCTION evil.run_trigger()');
+harmless('a trigger on installation, in install()', scalar as('postgres', 'CALL shortener.install()'), qr/trigger "mine" of table shortener.installation calls/);
+prepare('DROP TRIGGER mine ON shortener.installation; CALL shortener.install()');
 for my $key ([ 'link', '' ], [ 'api_key', '' ], [ 'link', 'reference' ])
 {
 	my ($table, $between) = @$key;
