@@ -21,6 +21,9 @@ AS $$
 BEGIN
     PERFORM shortener.lock_for_job('{click_month,click_month_breakdown,click_rollup}'::text[]);
     PERFORM FROM shortener.click_rollup FOR UPDATE; -- so that nobody counts meanwhile
+    IF NOT EXISTS (SELECT FROM shortener.month_partitions(drop_click_partition.parent) p WHERE p.partition = drop_click_partition.partition) THEN
+        RETURN; -- another session was faster
+    END IF;
     IF parent = 'click_day' THEN
         INSERT INTO shortener.click_month AS t (workspace_id, link_id, month, clicks, bots, visitors)
             SELECT d.workspace_id, d.link_id, drop_click_partition.month, sum(d.clicks), sum(d.bots), shortener.merge_visitors(d.visitors)
@@ -45,6 +48,8 @@ CREATE PROCEDURE maintain_clicks(keep_events interval = '13 months', keep_hours 
 AS $$
 -- As rollup_clicks: it commits after each step. A step that cannot have its lock at once is left to the next run.
 DECLARE
+    caller_lock_timeout constant pg_catalog.text := pg_catalog.current_setting('lock_timeout');
+    caller_path constant pg_catalog.text := pg_catalog.current_setting('search_path'); -- for the rest of a transaction block
     commits constant boolean := shortener.can_commit();
     today constant pg_catalog.date := (pg_catalog.now() AT TIME ZONE 'UTC')::pg_catalog.date;
     step integer := 0;
@@ -65,6 +70,7 @@ BEGIN
     PERFORM shortener.require_install();
     IF pg_is_in_recovery() THEN
         RAISE NOTICE 'nothing to do on a standby: the primary''s upkeep arrives by replication';
+        PERFORM pg_catalog.set_config('search_path', caller_path, true);
         RETURN;
     END IF;
     PERFORM shortener.require_owner();
@@ -94,10 +100,12 @@ BEGIN
                 EXIT WHEN NOT FOUND;
                 PERFORM shortener.drop_click_partition(old_parent, old_partition, old_month);
             END IF;
-        EXCEPTION WHEN lock_not_available THEN
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
             RAISE WARNING 'a step of maintain_clicks is left to the next run, because a table was in use for longer than lock_timeout';
         END;
     END LOOP;
+    PERFORM pg_catalog.set_config('search_path', caller_path, true);
+    PERFORM pg_catalog.set_config('lock_timeout', caller_lock_timeout, true);
 END $$;
 COMMENT ON PROCEDURE maintain_clicks(interval, interval, interval, interval, interval) IS
     'creates partitions in advance, drops what has been kept long enough, and destroys the salts of past days';
@@ -112,9 +120,9 @@ BEGIN
     IF NOT EXISTS (SELECT FROM shortener.click_salt s WHERE s.day < today - 1 AND s.created_at < now() - interval '1 day') THEN
         RETURN;
     END IF;
+    LOCK TABLE shortener.click_salt IN ACCESS EXCLUSIVE MODE; -- first: two that raise a lesser lock would deadlock
     PERFORM shortener.lock_for_job('{click_salt}'::text[]);
     -- A new file instead of a deletion, which would leave the salts where they are until they are written over.
-    LOCK TABLE shortener.click_salt IN ACCESS EXCLUSIVE MODE;
     kept := ARRAY(SELECT s FROM shortener.click_salt s WHERE NOT (s.day < today - 1 AND s.created_at < now() - interval '1 day'));
     TRUNCATE shortener.click_salt;
     INSERT INTO shortener.click_salt SELECT * FROM unnest(kept);

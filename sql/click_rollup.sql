@@ -88,6 +88,7 @@ AS $$
 -- above which one that waited for another would fail.
 DECLARE
     started constant pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+    caller_path constant pg_catalog.text := pg_catalog.current_setting('search_path'); -- for the rest of a transaction block
     commits constant boolean := shortener.can_commit(); -- else all is one transaction
     counted integer;
 BEGIN
@@ -101,6 +102,7 @@ BEGIN
     PERFORM shortener.require_install();
     IF pg_is_in_recovery() THEN
         RAISE NOTICE 'nothing to do on a standby: the primary''s counters arrive by replication';
+        PERFORM pg_catalog.set_config('search_path', caller_path, true);
         RETURN;
     END IF;
     PERFORM shortener.require_owner();
@@ -113,6 +115,7 @@ BEGIN
         counted := shortener.roll_up_clicks(batch_size);
         EXIT WHEN counted < batch_size OR clock_timestamp() - started >= max_duration;
     END LOOP;
+    PERFORM pg_catalog.set_config('search_path', caller_path, true);
 END $$;
 COMMENT ON PROCEDURE rollup_clicks(integer, interval) IS
     'counts the clicks that were recorded before it is called, batch_size rows of click_pending to a transaction';

@@ -140,6 +140,7 @@ SELECT results_eq($$ SELECT sum(visits), max(visits) FILTER (WHERE code = 'x'), 
 
 -- Upkeep
 CALL shortener.maintain_clicks();
+SELECT is(current_setting('search_path') || ' ' || current_setting('lock_timeout'), '"$user", public 0', 'a transaction block goes on with its own settings');
 CREATE TABLE before AS
     SELECT s.*, l.short_code, b.bucket FROM (VALUES ('a', NULL), ('b', NULL), ('c', 'other')) l (short_code, workspace)
     CROSS JOIN (VALUES ('hour'), ('day'), ('month')) b (bucket) CROSS JOIN shortener.click_series(l.short_code, b.bucket, workspace => l.workspace) s;
