@@ -66,11 +66,11 @@ bool names_password_function(const char* statement) noexcept {
     return false;
 }
 
+// What stands before the first one may be translated.
 void hide_parameters(ErrorData* data) {
-    constexpr const char* heading = "parameters:";
     for (char* const text : {data->detail, data->context})
-        if (char* const parameters = text ? std::strstr(text, heading) : nullptr)
-            parameters[std::strlen(heading)] = '\0';
+        if (char* const parameters = text ? std::strstr(text, "$1 = ") : nullptr)
+            *parameters = '\0';
 }
 
 void filter(ErrorData* data) {
