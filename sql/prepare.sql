@@ -29,6 +29,7 @@ BEGIN
         WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass
           AND d.refobjid OPERATOR(pg_catalog.=) 'shortener'::pg_catalog.regnamespace
           AND NOT r.rolsuper AND r.rolname OPERATOR(pg_catalog.<>) current_user
+          AND d.classid OPERATOR(pg_catalog.<>) 'pg_catalog.pg_statistic_ext'::pg_catalog.regclass
           AND (c.oid IS NULL OR pg_catalog.starts_with(c.relname::pg_catalog.text, 'hll'::pg_catalog.text))
         LIMIT 1;
     IF FOUND THEN
