@@ -97,12 +97,16 @@ COMMENT ON FUNCTION apply_access(name, text[]) IS 'step of grant_access and revo
 
 -- A dump has the number of a role that is gone, and where it is restored that may be another role's.
 CREATE PROCEDURE forget_dropped_roles()
-    LANGUAGE sql
+    LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
+BEGIN
     DELETE FROM shortener.role_access a WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = a.role);
-    DELETE FROM shortener.role_workspace b WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = b.role);
-$$;
+    -- Even a statement that removes nothing makes all sessions look up their workspaces again.
+    IF EXISTS (SELECT FROM shortener.role_workspace b WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = b.role)) THEN
+        DELETE FROM shortener.role_workspace b WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = b.role);
+    END IF;
+END $$;
 COMMENT ON PROCEDURE forget_dropped_roles() IS 'step of install(), grant_access(), revoke_access(), bind_role() and unbind_role()';
 
 CREATE PROCEDURE restore_access()
