@@ -106,10 +106,14 @@ struct Cache::Shard {
         return found == index.end() ? nullptr : &*found;
     }
 
-    void insert(Entry& entry) {
-        Ring& ring = rings[entry.part];
+    // Before insert(), which cannot fail then.
+    void make_room() {
         if (rings[links].entries + rings[unknown].entries >= buckets.size())
             grow();
+    }
+
+    void insert(Entry& entry) {
+        Ring& ring = rings[entry.part];
         index.insert(entry);
         ring.order.push_front(entry);
         ring.entries++;
@@ -230,6 +234,7 @@ void Cache::store(std::string_view code, const Resolution& resolution, std::chro
     if (Entry* old = shard.find({key, resolution.workspace_id, code}))
         shard.remove(*old);
 
+    shard.make_room();
     Entry* entry = new (::operator new(size)) Entry{};
     entry->hash = key;
     entry->workspace_id = resolution.workspace_id;
