@@ -38,6 +38,12 @@ constexpr std::size_t most_threads = 256;
 // With them, at the end.
 constexpr std::chrono::seconds last_patience{1};
 
+// An answer is two writes, of which the second would wait for the visitor's acknowledgement of the first.
+template <typename App> void send_at_once(App& app) {
+    if constexpr (requires { app.tcp_nodelay(true); }) // not in Crow 1.2
+        app.tcp_nodelay(true);
+}
+
 // An event loop with its handler, on a thread of its own.
 class Loop {
   public:
@@ -172,6 +178,7 @@ class Transport::Implementation {
             .methods(Get, Post, Put, Delete,
                      Patch)([this](const crow::request& request, crow::response& response,
                                    const std::string&) { serve(request, response); });
+        send_at_once(app);
         const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(settings_.idle_timeout).count();
         app.bindaddr(endpoint.address().to_string())
             .port(endpoint.port())
