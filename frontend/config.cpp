@@ -226,7 +226,8 @@ const Option all_options[] = {
      "memory for clicks, and visits of unknown codes, that wait for the database; more are dropped and "
      "counted",
      [](Config& c, const Value& v) { c.click_buffer = v.bytes(1 << 20, 1024 * gigabyte); }},
-    {"max-connections", "N", "10000", "connections open at the same time; further ones are closed immediately",
+    {"max-connections", "N", "10000",
+     "connections open at the same time; further ones are closed immediately",
      [](Config& c, const Value& v) { c.max_connections = v.count(1, 10000000); }},
     {"max-header-size", "SIZE", "16kB", "size of request line and header fields; 431 for more",
      [](Config& c, const Value& v) { c.limits.head_bytes = v.bytes(256, 1 << 20); }},

@@ -2,7 +2,7 @@ BEGIN;
 CREATE EXTENSION shortener CASCADE;
 CALL shortener.install();
 SET LOCAL search_path = shortener, public;
-SELECT plan(18);
+SELECT plan(19);
 
 SELECT shorten('https://example.com/1') AS one, shorten('https://example.com/2') AS two \gset
 SELECT is(tag_link(:'one', 'spring'), true, 'a tag');
