@@ -120,7 +120,7 @@ stop($cached->{pid});
 # them. One thread, because that makes the largest batches.
 my $uncached = shortenerd($program, 'env', 'SHORTENERD_THREADS=1', 'SHORTENERD_CLICKS=off', 'SHORTENERD_CACHE_SIZE=0');
 my @sessions = split /\n/, sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'shortenerd'");
-my @uncached_runs;
+my (@uncached_runs, @select_cpu);
 check($uncached, @sample);
 my $statement = 'SELECT redirect_status, original_url, id, expires_at FROM shortener.link WHERE workspace_id = 1 AND short_code = %s';
 die 'the sides differ' if grep { index(sql(sprintf $statement, "'" . code($_) . "'"), '302|' . url($_) . '|') < 0 } 1, $links;
@@ -135,8 +135,12 @@ compare(
 		return $uncached_runs[-1]{rate};
 	},
 	reference => sub {
-		return pgbench('\set n random(' . code(1) . ', ' . code($links) . ")\n" . sprintf($statement, ':n') . ';',
+		my $used = cpu_of_ended_backends();
+		my $tps = pgbench('\set n random(' . code(1) . ', ' . code($links) . ")\n" . sprintf($statement, ':n') . ';',
 			clients => 8, protocol => 'prepared', seconds => $seconds)->{tps};
+		sleep 0.5;    # until the backends have ended
+		push @select_cpu, 1e6 * (cpu_of_ended_backends() - $used) / ($tps * $seconds);
+		return $tps;
 	});
 $after = metrics($uncached);
 my ($codes, $batches) = map { $after->{"batch_codes_$_"} - $before->{"batch_codes_$_"} } qw(sum count);
@@ -145,6 +149,9 @@ remark(sprintf "%.1f codes a round trip, %.0f round trips a second; processor ti
   $codes / $batches, $batches / ($rounds * $seconds),
   map { my $key = $_; median(map { $_->{$key} } @uncached_runs) } qw(database_cpu cpu client_cpu));
 stop($uncached->{pid});
+my @redirect_cpu = map { $_->{database_cpu} + $_->{cpu} } @uncached_runs;
+compare("... processor time of server and database / of the backend of a SELECT", unit => 'us', goal => '<= 1', rounds => $rounds,
+	ours => sub { shift @redirect_cpu }, reference => sub { shift @select_cpu });
 
 # Memory. What the process needs for anything is there before the first measurement.
 my $warm = 1000;

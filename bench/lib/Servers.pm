@@ -14,7 +14,7 @@ use List::Util qw(sum);
 use Shortenerd;
 use Time::HiRes qw(time sleep);
 
-our @EXPORT = qw(answer check code connection cpu fill metrics nginx request shortenerd slurp start stop url wait_until wrk $connections $links @on_first @on_others);
+our @EXPORT = qw(answer check code connection cpu cpu_of_ended_backends fill metrics nginx request shortenerd slurp start stop url wait_until wrk $connections $links @on_first @on_others);
 
 my $seconds = $ENV{BENCH_SECONDS} // 5;
 our $links = 100_000;
@@ -179,6 +179,13 @@ sub cpu
 {
 	my ($pid) = @_;
 	return sum(map { (split ' ', slurp($_) =~ s/.*\) //r)[ 11, 12 ] } grep { -e } map { "/proc/$_/stat" } $pid, split ' ', slurp("/proc/$pid/task/$pid/children")) / 100;
+}
+
+# Seconds of processor time of all backends that have ended.
+sub cpu_of_ended_backends
+{
+	my ($postmaster) = slurp("$ENV{PGHOST}/data/postmaster.pid") =~ /^(\d+)/;
+	return sum((split ' ', slurp("/proc/$postmaster/stat") =~ s/.*\) //r)[ 13, 14 ]) / 100;
 }
 
 # The links, in the database that the servers read and for nginx.
