@@ -35,7 +35,7 @@ struct Identity {
     TimestampTz expires_at; // DT_NOEND: never
 };
 
-// An error unless the API key in use has it, or none is in use.
+// An error unless the API key in use has the scope of that name, or none is in use.
 void require_scope(std::string_view name);
 
 // The scope of that name, with those that it includes; 0 when there is none.
